@@ -45,11 +45,11 @@ type (
 	// Limits say how many tokens a model has room for, and how much memory it takes.
 	//
 	//   - Context int: tokens of KV cache that all texts share; 0: as many as the model was trained for
-	//   - Sequences int: texts that are generated at a time, others wait; 0: 1, or 8 in package powerinfer
+	//   - Sequences int: texts that are generated at a time; others wait; 0: 1, or 8 in package powerinfer
 	//   - Batch int: tokens of prompts handed in at a time; 0: 2048
 	//   - UBatch int: tokens of the largest step; 0: 512
-	//   - RAM *int64: bytes of RAM that the model may take in all: of one that takes more, experts stay on the disk, or
-	//     neurons of a prepared model; nil: what is available, less a reserve where weights stay there
+	//   - RAM *int64: bytes of RAM that the model may take in all; if it needs more, experts stay on the disk, or
+	//     neurons of a prepared model; nil: the available RAM, less a reserve if weights stay on the disk
 	//   - Mapped bool: compute on the mapped file instead of copying weights into memory
 	//   - Lock bool: keep weights out of swap (mlock)
 	Limits = engine.Limits
@@ -58,7 +58,7 @@ type (
 	//   - Key, Value KVType
 	//   - Whole bool: layers with sliding windows keep all keys and values, so that a text may be continued from any of
 	//     its positions
-	//   - Extension Extension: lets texts be longer than those that the model was trained on; the zero value does not
+	//   - Extension Extension: lets texts be longer than the trained context; the zero value does not
 	Cache = engine.Cache
 	// CPU says how the CPU computes.
 	//
@@ -92,7 +92,7 @@ type (
 	//   - Sparse Sparse: which neurons are computed
 	//   - Threshold *float32: logit from which a predicted neuron is computed; nil: the file's
 	//   - AlwaysOn float64: share of a prepared file's neurons, the hottest of each layer, that mode predict computes
-	//     for every token, where it is more than the file's
+	//     for every token, if it is more than the file's
 	//   - Bound Bound: Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare`
 	//     measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL
 	//     divergence of Bound.KLD from computing all neurons, in nats a token, and keep the likeliest token for at
@@ -115,16 +115,16 @@ type (
 	Skip = compute.Skip
 	// Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
 	//
-	//   - Most int: tokens of a text that are guessed at a time; 0: none. Package powerinfer takes 0 for DefaultDrafts,
-	//     a negative number for none, and at most MostDrafts
-	//   - NoLookup bool: takes no guesses from the text so far, only from the other ways that are asked for
-	//   - Hot HotDrafts: Hot says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a
-	//     layer's neurons, these guess; on the CPU alone, in modes exact and off, those that the file's predictors
-	//     choose.
-	//   - Further bool: Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons.
-	//     Files without such a layer are refused. The layer is on the GPU of the model's last layer where there is
-	//     room, else in RAM; if RAM has no room for it, either, the model runs without it.
-	//   - Least float32: guesses of a draft model, of hot neurons or of that layer end before a token that has a
+	//   - Most int: draft tokens of a text at a time, at most; 0: none. Package powerinfer takes 0 for DefaultDrafts, a
+	//     negative number for none, and at most MostDrafts
+	//   - NoLookup bool: takes no draft tokens from the text so far, only from the other sources that are asked for
+	//   - Hot HotDrafts: Hot says whether the model's own hot neurons draft tokens, too. With GPUs that hold some of a
+	//     layer's neurons, these neurons do. On the CPU alone, in modes exact and off, the neurons that the file's
+	//     predictors choose do.
+	//   - Further bool: Further lets the file's layer for multi-token prediction (MTP) draft tokens, in place of hot
+	//     neurons. Files without such a layer are refused. The layer is on the GPU of the model's last layer if there
+	//     is room, else in RAM. If RAM has no room for it, either, the model runs without it.
+	//   - Least float32: a draft of a draft model, of hot neurons or of the MTP layer ends before a token with a
 	//     smaller probability
 	Drafts = engine.Drafts
 	// DraftModel is a smaller model of the same vocabulary that guesses tokens, or a draft head, which reads the model's
@@ -199,7 +199,7 @@ func ParseKVType(name string) (KVType, error) { return compute.ParseKVType(name)
 // of a conversation is evaluated from its beginning.
 //
 //   - Group int: tokens that share a position
-//   - Width int: tokens that have their own until as many are there; a multiple of Group
+//   - Width int: tokens that have positions of their own before they are grouped; a multiple of Group
 type Extension = engine.Extension
 
 // HotDrafts is a value of Drafts.Hot.

@@ -12,13 +12,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// shareTokens is the number of tokens that counts refer to where files give shares instead of counts.
+// shareTokens is the number of tokens that counts refer to if files hold shares instead of counts.
 const shareTokens = 1 << 24
 
 // ReadActivations reads the original project's activation counts, dir/activation_N.pt for each of the model's layers, N
-// from 0: a tensor of ff counts each. The files do not say how many tokens were counted: the largest count stands for
-// it, which is exact where a neuron was always active. Where no value is above 1 and some are broken they are taken for
-// shares of tokens. Errors name the file.
+// from 0: a tensor of ff counts each. The files lack the number of counted tokens. The largest count replaces it, which
+// is exact if a neuron was always active. If no value is above 1 and some are fractions, they are taken for shares of
+// tokens. Errors name the file.
 func ReadActivations(dir string, layers, ff int) (*neuron.Stats, error) {
 	if name := activationFile(dir, layers); checkpoint.Exists(name) {
 		return nil, fmt.Errorf("%s: the model has %d layers, 0 to %d; these activations are another model's", name, layers, layers-1)

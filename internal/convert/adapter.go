@@ -40,8 +40,8 @@ type peft struct {
 }
 
 // Adapter converts the LoRA adapter that PEFT saved in folder dir to the GGUF file outfile, as llama.cpp's --lora reads
-// it. base is the folder of the model that it is for, of which only config.json is read; empty: where the adapter says,
-// if that is a folder. Errors name the file and the key or tensor.
+// it. base is the folder of the adapter's model; Adapter reads only its config.json. Empty: the folder that the adapter
+// names, if it is one. Errors name the file and the key or tensor.
 func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 	if err := o.Output.check(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 	return gguf.Create(ctx, outfile, "GGUF", keys, sources(p.tensors, keys, o), o.Progress)
 }
 
-// readPEFT reads what the adapter in dir is, and refuses what a GGUF adapter cannot say.
+// readPEFT reads the settings of the adapter in dir, and refuses those that a GGUF adapter cannot express.
 func readPEFT(dir string) (*peft, error) {
 	c, path := &peft{adapterFolder: dir}, filepath.Join(dir, adapterConfig)
 	if err := checkpoint.ReadJSON(path, c); err != nil {
@@ -113,10 +113,10 @@ func readPEFT(dir string) (*peft, error) {
 	return c, nil
 }
 
-// alpha returns what a GGUF file says: divided by a module's rank, it is the scale of the module's change.
+// alpha returns the file's alpha: divided by a module's rank, it is the scale of the module's change.
 func (c *peft) alpha() float64 { return c.alphaOf(c.Alpha, c.Rank) }
 
-// alphaOf returns what divided by a rank gives the scale of a module with that alpha.
+// alphaOf returns the number that gives, divided by a rank, the scale of a module with that alpha.
 func (c *peft) alphaOf(alpha float64, rank int) float64 {
 	if c.ByRootOfRank { // which scales by alpha/√rank
 		return alpha * math.Sqrt(float64(rank))
@@ -124,8 +124,8 @@ func (c *peft) alphaOf(alpha float64, rank int) float64 {
 	return alpha
 }
 
-// factor returns by what a module's matrix B is multiplied, so that the file's one alpha scales its change as the
-// module's own alpha and rank do. The module's name is the model's.
+// factor returns the factor of a module's matrix B with which the file's one alpha gives the scale of the module's own
+// alpha and rank. The module's name is the model's.
 func (c *peft) factor(module string, rank int) float64 {
 	alpha := c.Alpha
 	if v, ok := c.Alphas.of(module); ok {
@@ -142,7 +142,7 @@ type pattern struct {
 	number float64
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The first expression that matches counts, so that the order is kept.
+// UnmarshalJSON implements json.Unmarshaler. It keeps the order, because the first expression that matches counts.
 func (p *patterns) UnmarshalJSON(data []byte) error {
 	*p = nil
 	if string(data) == "null" {
@@ -162,7 +162,7 @@ func (p *patterns) UnmarshalJSON(data []byte) error {
 		if err := d.Decode(&number); err != nil {
 			return fmt.Errorf("%.80q has no number", name)
 		}
-		// PEFT's rule: the expression matches a whole name, or all of it from a dot on.
+		// PEFT's rule: the expression matches a whole name, or all of it after a dot.
 		expression, err := regexp.Compile(`^(?:.*\.)?(?:` + name + `)$`)
 		if err != nil {
 			return fmt.Errorf("%.80q is an expression that is not supported: merge the adapter into the model and convert that", name)
@@ -172,7 +172,7 @@ func (p *patterns) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// of returns the number of a module, if one is named.
+// of returns the number for a module, if a pattern matches it.
 func (p patterns) of(module string) (float64, bool) {
 	for _, x := range p {
 		if x.name.MatchString(module) {
@@ -193,15 +193,16 @@ func (c *peft) model(base string) (*config, error) {
 	return readConfig(base)
 }
 
-// pair is an adapter's two matrices beside one of the model's: what they change is B·A.
+// pair is an adapter's two matrices for one of the model's: they change it by B·A.
 type pair struct{ a, b *checkpoint.Tensor }
 
-// The ends of the names that PEFT gives them, and what stands before a module's own name.
+// The ends of PEFT's names, and the prefix of a module's own name.
 const (
 	peftA, peftB, peftRoot = ".lora_A.weight", ".lora_B.weight", "base_model.model."
 )
 
-// pairsOf returns a plan of an adapter's pairs, which lie where the model's matrices would: source names those.
+// pairsOf returns a plan of an adapter's pairs. The plan's source has the names of the model's matrices that the pairs
+// change.
 func pairsOf(source *checkpoint.Checkpoint) (*plan, error) {
 	p := &plan{pairs: map[string]pair{}, used: map[string]bool{}, source: &checkpoint.Checkpoint{Path: source.Path, Tensors: map[string]*checkpoint.Tensor{}}}
 	for _, name := range slices.Sorted(maps.Keys(source.Tensors)) {
@@ -241,8 +242,8 @@ func pairsOf(source *checkpoint.Checkpoint) (*plan, error) {
 	return p, nil
 }
 
-// pair plans the two matrices beside the model's tensor name, if the adapter has them, and returns the second, whose
-// rows are those of the model's.
+// pair plans the adapter's two matrices for the model's tensor name, if there are any, and returns the second, which
+// has the rows of the model's.
 func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	both, ok := p.pairs[from]
 	if !ok || p.err != nil {
@@ -265,8 +266,8 @@ func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	return b
 }
 
-// beginning returns the first of prefixes that the adapter's modules begin with, or the first of all. Behind %d
-// anything may follow.
+// beginning returns the first of prefixes that begins names of the adapter's modules, or the first of all. Anything may
+// follow %d.
 func (p *plan) beginning(root string, prefixes []string) string {
 	for _, prefix := range prefixes {
 		start, _, _ := strings.Cut(root+prefix, "%d")

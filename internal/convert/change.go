@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
+// multiply makes the configuration's factors multiply t, which the family calls name.
 func (p *plan) multiply(c *config, t *tensor, layer int, name string) {
 	if p.family.Multiplied == nil || p.err != nil {
 		return
@@ -46,7 +46,7 @@ func (p *plan) one(c *config, i *item) {
 			return
 		}
 		t.Source, t.Change = whole, lineage.Same
-		if s := p.source.Tensors[i.from+whole].Shape; len(s) == 3 && s[1] == 2*shape[1] { // of gates and ups
+		if s := p.source.Tensors[i.from+whole].Shape; len(s) == 3 && s[1] == 2*shape[1] { // gates and ups together
 			t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
 		}
 	}
@@ -156,8 +156,8 @@ func (p *plan) numbers(name, from string, dims []int) {
 	p.tensors = append(p.tensors, t)
 }
 
-// layerNumbers reads the key that t names from the folder's tensors, one of each layer; block is what their names begin
-// with, with %d for the layer.
+// layerNumbers reads the numbers for t's key from the folder's tensors, one of each layer. block is the prefix of their
+// names, with %d for the layer.
 func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
 	if p.err != nil || p.pairs != nil {
 		return
@@ -183,7 +183,7 @@ func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
 	p.keys = append(p.keys, gguf.KV{Key: t.Name, Value: all})
 }
 
-// staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
+// staysFloat reports whether a tensor stays in F32 whatever the type of the matrices.
 func staysFloat(name string) bool {
 	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") && strings.HasSuffix(name, "_fn.weight") || strings.HasSuffix(name, "_ape.weight") ||
 		name == "indexer.proj.weight" || name == "indexer.q_proj.weight" || name == "indexer.k_proj.weight" || name == "time_mix_w1.weight" || name == "time_mix_w2.weight" ||
@@ -199,7 +199,7 @@ func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shap
 	}
 	switch t.Change {
 	case lineage.Transposed:
-		if p.pairs == nil { // an adapter's matrices lie the usual way
+		if p.pairs == nil { // an adapter's matrices are stored the usual way
 			slices.Reverse(stored)
 		}
 	case lineage.LatentKeys, lineage.LatentValues:
@@ -236,7 +236,7 @@ func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shap
 // unrotated ones, then its value's.
 func keyValueRows(s sizes) int { return s.Key - s.Rotated + s.Value }
 
-// rearrange has out, of that shape, take its rows and columns from where the folder has them.
+// rearrange maps the rows and columns of out, which has that shape, to those of the folder's tensor.
 func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int, out *tensor) {
 	both := keyValueRows(of)
 	switch change {
@@ -304,7 +304,8 @@ func (p *plan) likewise(source string, shape []int) []int {
 	return shape
 }
 
-// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors, whose names begin with from.
+// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors: from followed by each of
+// names.
 func (p *plan) gathered(name, from string, names []string, dims []int) {
 	one := append([]int{1}, dims[1:]...)
 	first := p.from(name, from+names[0], dims, p.likewise(from+names[0], one))
@@ -319,8 +320,7 @@ func (p *plan) gathered(name, from string, names []string, dims []int) {
 	first.plain = true
 }
 
-// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors, whose numbers stand for %d
-// in from.
+// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors. Their numbers replace %d in from.
 func (p *plan) stacked(name, from string, dims []int) *tensor {
 	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
 	for i := 1; i < dims[0] && p.err == nil; i++ {

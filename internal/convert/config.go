@@ -12,17 +12,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
-// Limits on hyperparameters: beyond them a folder is taken for damaged.
+// Limits of hyperparameters: above them a folder counts as damaged.
 const (
 	maxLayers = 1 << 12
 	maxWidth  = 1 << 20
 	maxVocab  = 1 << 22
-	maxScale  = 1e6 // of activations
+	maxScale  = 1e6 // bound of activations' scales
 
-	maxExponent = 64 // of ALiBi's slopes
+	maxExponent = 64 // bound of the exponents of ALiBi's slopes
 	maxTaps     = 16 // positions of a short convolution
 	maxLoops    = 64 // times that tokens go through the layers
-	maxFurther  = 64 // layers that predict further tokens
+	maxFurther  = 64 // MTP layers
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.
@@ -32,11 +32,11 @@ const prosparseThreshold = 0.01
 type config struct {
 	lineage.Config
 	beside
-	target *config  // of the model that a draft head is for; nil: nobody says
+	target *config  // the config of a draft head's model; nil: not given
 	embeds bool     // the folder is one of Sentence Transformers', for embeddings
-	part   []string // the architectures of the text model, where it is a part and says them
-	halved int      // elements of a head that turn, of which pairs are neighbours in the folder and halves in the file; 0: none
-	parts  bool     // the folder holds other models, of pictures or sound, beside the text model
+	part   []string // the text model's architectures, if it is a part of the model and names them
+	halved int      // elements of a head that are rotated in neighbouring pairs in the folder, and in pairs of halves in the file; 0: none
+	parts  bool     // the folder holds models of pictures or sound in addition to the text model
 }
 
 // beside is the content of config.json other than the hyperparameters.
@@ -47,7 +47,7 @@ type beside struct {
 	BOS json.RawMessage `json:"bos_token_id"`
 	EOS json.RawMessage `json:"eos_token_id"`
 
-	outerEOS json.RawMessage // the same of the whole, where the text model is a part
+	outerEOS json.RawMessage // eos_token_id outside of the text model, if that is a part
 }
 
 func readConfig(dir string) (*config, error) {
@@ -70,7 +70,7 @@ func readConfig(dir string) (*config, error) {
 		}
 	}
 	c.parts = len(text) > 0 || c.Vision != nil
-	if len(text) > 0 { // the text model's own keys go before those beside it
+	if len(text) > 0 { // the text model's own keys take precedence
 		architectures := c.Architectures
 		c.outerEOS, c.Architectures = c.EOS, nil
 		if err := c.decode(fmt.Sprintf("%s: key %q", c.Path, key), text); err != nil {
@@ -90,7 +90,7 @@ func readConfig(dir string) (*config, error) {
 	return c, nil
 }
 
-// decode reads data over what c holds; path is for errors.
+// decode decodes data into c and keeps values that data lacks; path is for errors.
 func (c *config) decode(path string, data []byte) error {
 	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
 		if err := checkpoint.DecodeJSON(path, data, part); err != nil {
@@ -109,7 +109,7 @@ func (c *config) decode(path string, data []byte) error {
 	return nil
 }
 
-// family finds the architecture's description and has it read what it names in its own way.
+// family finds the architecture's description, and lets it read the hyperparameters that it names differently.
 func (c *config) family() (lineage.Family, error) {
 	if len(c.Architectures) != 1 {
 		return lineage.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
@@ -144,7 +144,7 @@ func (c *config) family() (lineage.Family, error) {
 	return f, nil
 }
 
-// usualArchitectures are those of text models that are parts and say no more than their kind.
+// usualArchitectures are the architectures of text models that are parts and name only their model_type.
 var usualArchitectures = map[string]string{
 	"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
 	"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM", "kimi_k2": "DeepseekV3ForCausalLM", "glm_moe_dsa": "GlmMoeDsaForCausalLM",
@@ -170,14 +170,15 @@ func (c *config) familyOfPart() (lineage.Family, bool) {
 	return f, true
 }
 
-// size is one hyperparameter and the range it must lie in.
+// size is one hyperparameter and its largest value.
 type size struct {
 	key   string
 	value int
 	max   int
 }
 
-// checkSizes checks what every family has, after the family has filled in its own names and defaults.
+// checkSizes checks the hyperparameters that every family has, after the family has read its own names and set
+// defaults.
 func (c *config) checkSizes(f lineage.Family) error {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
@@ -203,7 +204,7 @@ func (c *config) checkSizes(f lineage.Family) error {
 		}
 	}
 	if f.OnlyRecurrent() {
-		c.Heads, c.KVHeads, c.HeadDim, c.FF = 0, 0, 0, 0 // what files say of them is of no use
+		c.Heads, c.KVHeads, c.HeadDim, c.FF = 0, 0, 0, 0 // values in files are meaningless
 		return nil
 	}
 	if c.HeadDim == 0 {

@@ -25,7 +25,7 @@ func (c *config) connectionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 		limits[l] = float32(limit)
 	}
 	add("swiglu_clamp_exp", limits)
-	if or(c.Mixture.Normalised, true) { // llama.cpp requires what the family means
+	if or(c.Mixture.Normalised, true) { // llama.cpp requires the key for the family's default, too
 		add("expert_weights_norm", true)
 	}
 	if !f.Compresses() {

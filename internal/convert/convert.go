@@ -17,23 +17,23 @@ import (
 
 // Options of a conversion.
 type Options struct {
-	Output    Output                   // of the matrices; vectors stay F32
-	Target    string                   // the folder of the model that a draft head is for; empty: it is no head that needs one
+	Output    Output                   // type of the matrices; vectors stay F32
+	Target    string                   // the folder of a draft head's model; empty: this is no head that needs one
 	Name      string                   // general.name; empty takes config.json's, else the folder's
-	NoFurther bool                     // layers that predict further tokens are left out
+	NoFurther bool                     // MTP layers are left out
 	Progress  func(done, total int64)  // bytes written and to write; may be nil
 	Notes     func(line string)        // one line on each thing a user may want to know; may be nil
 	Plan      func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
-// tell tells a note to whoever wants to know.
+// tell passes a note to Notes, if that is set.
 func (o *Options) tell(line string) {
 	if o.Notes != nil {
 		o.Notes(line)
 	}
 }
 
-// quantizationVersion is that of the block layouts, as llama.cpp counts them.
+// quantizationVersion is the version of the block layouts, as llama.cpp counts them.
 const quantizationVersion = 2
 
 // HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
@@ -64,8 +64,8 @@ func (o Options) write(ctx context.Context, outfile string, keys []gguf.KV, tens
 	return gguf.Create(ctx, outfile, "GGUF", keys, encoded, o.Progress)
 }
 
-// memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system,
-// which the Go runtime may use again as often as it collects garbage, and the lanes' buffers.
+// memory returns the bytes that writing will have taken at its end: the memory that reading the folder took from the
+// system, which the Go runtime can reuse after garbage collection, and the lanes' buffers.
 func memory(lanes int) int64 {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
@@ -79,11 +79,11 @@ type model struct {
 	keys    []gguf.KV
 	tensors []*tensor
 	source  *checkpoint.Checkpoint   // open; to be closed when the tensors are written
-	modules []*checkpoint.Checkpoint // of what lies behind pooling, likewise
+	modules []*checkpoint.Checkpoint // open, too: modules that follow pooling
 }
 
-// openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in
-// another.
+// openModel reads the settings of the model in folder dir and plans its tensors. If predictors is not empty, it does
+// the same with the predictors in that folder.
 func openModel(dir, predictors string, o *Options) (*model, error) {
 	if err := o.Output.check(); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func fileType(c *config, o *Options) uint32 {
 	return o.Output.fileType
 }
 
-// close closes what was opened for the tensors.
+// close closes the tensors' sources.
 func (m *model) close() {
 	m.source.Close()
 	for _, s := range m.modules {

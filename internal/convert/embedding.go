@@ -19,11 +19,11 @@ const maxLabels = 1 << 16
 // module is one line of a folder's modules.json, as Sentence Transformers writes it.
 type module struct {
 	Path string `json:"path"`
-	Type string `json:"type"` // of Python: sentence_transformers.models.Pooling
+	Type string `json:"type"` // a Python class: sentence_transformers.models.Pooling
 }
 
-// readModules returns the folder's modules but for the model itself; a folder without a list may have the usual one of
-// pooling.
+// readModules returns the folder's modules, except the model itself. A folder without a list may have the usual pooling
+// module.
 func readModules(dir string) ([]module, error) {
 	path := filepath.Join(dir, "modules.json")
 	if !checkpoint.Exists(path) {
@@ -44,7 +44,7 @@ func readModules(dir string) ([]module, error) {
 				return nil, fmt.Errorf("%s: module %q lies in %q, which is not a folder within this one", path, m.Type, m.Path)
 			}
 			out = append(out, m)
-		case "Normalize": // what uses embeddings scales them
+		case "Normalize": // users of embeddings scale them
 		case "Transformer":
 			if m.Path != "" {
 				return nil, fmt.Errorf("%s: the model lies in %q; convert that folder, with 1_Pooling copied into it", path, m.Path)
@@ -56,7 +56,7 @@ func readModules(dir string) ([]module, error) {
 	return out, nil
 }
 
-// embedding plans what the folder says of embeddings: their pooling, and what comes behind it.
+// embedding plans the folder's settings for embeddings: their pooling, and the modules after it.
 func (m *model) embedding(dir string, p *plan, c *config, notes func(string)) error {
 	modules, err := readModules(dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func (m *model) embedding(dir string, p *plan, c *config, notes func(string)) er
 	return nil
 }
 
-// poolingKeys returns how a text's tokens become one embedding, as a module of pooling says it.
+// poolingKeys returns the key of how a text's tokens become one embedding, from a pooling module's settings.
 func poolingKeys(path, family string) ([]gguf.KV, error) {
 	var c struct {
 		Mode string `json:"pooling_mode"` // newer folders
@@ -108,7 +108,8 @@ func poolingKeys(path, family string) ([]gguf.KV, error) {
 	return []gguf.KV{{Key: family + ".pooling_type", Value: way[0].Number()}}, nil
 }
 
-// denseModule plans a product behind pooling. Files call the first of them dense_2, as folders number their modules.
+// denseModule plans a product after pooling. Files call the first such product dense_2, as folders number their
+// modules.
 func (m *model) denseModule(dir string, number int, p *plan, c *config, notes func(string)) error {
 	path := filepath.Join(dir, "config.json")
 	var d struct {
@@ -144,7 +145,7 @@ func (m *model) denseModule(dir string, number int, p *plan, c *config, notes fu
 	return nil
 }
 
-// width returns the elements of a state behind the modules planned so far.
+// width returns the elements of a state after the modules planned so far.
 func (m *model) width(c *config) int {
 	for _, t := range slices.Backward(m.tensors) {
 		if strings.HasPrefix(t.name, "dense_") {
@@ -206,7 +207,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 	return nil
 }
 
-// rerank marks the model as a reranker, whatever else the folder says of pooling.
+// rerank marks the model as a reranker, whatever the folder's pooling is.
 func (m *model) rerank() {
 	key := m.arch + ".pooling_type"
 	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: nn.PoolRank.Number()})
@@ -239,8 +240,8 @@ const (
 	qwenClassifier = "Qwen3ForSequenceClassification"
 )
 
-// ranksAnswers reports whether a folder of Qwen 3 holds a reranker, which its configuration does not say: its name or
-// its README does.
+// ranksAnswers reports whether a folder of Qwen 3 holds a reranker. The configuration lacks that; the folder's name or
+// its README has it.
 func (c *config) ranksAnswers(dir string) bool {
 	if c.Architectures[0] == qwenClassifier {
 		return true
@@ -258,8 +259,8 @@ func (c *config) ranksAnswers(dir string) bool {
 	return err == nil && strings.Contains(strings.ToLower(string(text)), "# qwen3-reranker")
 }
 
-// rankAnswers makes a reranker of a Qwen 3: the head's rows of yes and no are all that stays of it. A folder of a
-// classifier has one row, which is what yes has more than no.
+// rankAnswers makes a Qwen 3 a reranker: of the head, only the rows of yes and no stay. A classifier's folder has one
+// row, the difference of yes and no.
 func (m *model) rankAnswers(p *plan, c *config, v *vocabulary) error {
 	const name = "cls.output.weight"
 	if c.Architectures[0] == qwenClassifier {

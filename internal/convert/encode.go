@@ -59,7 +59,7 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 		return quant.F32
 	case t.half:
 		return quant.F16
-	case t.blocks(): // what another type would make of it is larger or less exact
+	case t.blocks(): // another type would be larger or less exact
 		typ, _ := t.from.Type()
 		return typ
 	case t.small != nil:
@@ -104,7 +104,7 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 		}
 	}
 	var working sync.WaitGroup
-	defer working.Wait() // lanes read what the caller closes
+	defer working.Wait() // lanes read sources that the caller closes
 	step := max(1, chunkElems/rowLen)
 	chunks := (rows + step - 1) / step
 	for i := range chunks + len(e.lanes) {
@@ -176,7 +176,7 @@ func (t *tensor) multiply(x []float32, rowLen, from int) {
 	}
 }
 
-// matrixRows returns the rows of each matrix of a tensor, of which there may be one for each expert.
+// matrixRows returns the rows of each matrix of a tensor, which may have one matrix for each expert.
 func matrixRows(shape []int) int {
 	if len(shape) < 2 {
 		return 1
@@ -226,7 +226,7 @@ func (l *lane) raws(t *tensor, b []byte, rowBytes, from, to int) error {
 	return nil
 }
 
-// change changes the elements of rows from from on in l.floats as t says.
+// change applies t's changes to the elements of rows from from on in l.floats.
 func (l *lane) change(t *tensor, rowLen, from int) error {
 	if t.order != nil {
 		l.reorder(t, rowLen)
@@ -273,7 +273,7 @@ func (l *lane) change(t *tensor, rowLen, from int) error {
 	return nil
 }
 
-// columnEpsilon is what is added to columns' lengths, as published code has it.
+// columnEpsilon is added to columns' lengths, as in the published code.
 const columnEpsilon = 1e-7
 
 // measure finds the lengths of t's columns.
@@ -338,7 +338,7 @@ func (l *lane) multiplyBy(by *checkpoint.Tensor) error {
 	return nil
 }
 
-// multiplier returns what row r is multiplied by. A vector is one row.
+// multiplier returns the factor of row r. A vector is one row.
 func (t *tensor) multiplier(r int) float64 {
 	for _, m := range t.multiplied {
 		if m.Rows == 0 || r < m.Rows {
@@ -360,8 +360,8 @@ func (l *lane) reorder(t *tensor, rowLen int) {
 	}
 }
 
-// part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of
-// zeros.
+// part returns the tensor that holds source row r of t, and the first row after that tensor's. It returns nil for a row
+// of zeros.
 func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	if t.rows > 0 && r >= t.rows {
 		return nil, math.MaxInt
@@ -387,7 +387,7 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	return t.from, n
 }
 
-// begin returns the first row of the tensor in which source row r of t lies.
+// begin returns the first row of the tensor that holds source row r of t.
 func (t *tensor) begin(r int) int {
 	if len(t.more) == 0 {
 		return 0
@@ -459,7 +459,7 @@ func (t *tensor) check(x []float32, typ quant.Type) error {
 	return nil
 }
 
-// wider names the output types that hold what typ cannot.
+// wider names the output types that hold values which typ cannot.
 func wider(typ quant.Type) string {
 	if typ == quant.BF16 {
 		return "f32"

@@ -11,7 +11,7 @@ import (
 // Estimate holds the time and the memory that quantising will take.
 type Estimate struct {
 	Time   time.Duration
-	Memory int64 // bytes, beside the pages of the files
+	Memory int64 // bytes, without the pages of the files
 
 	steps []step
 }
@@ -22,10 +22,10 @@ type step struct {
 	time  time.Duration
 }
 
-// copyRate is about what writing tensors that stay as they are gives, in bytes a second.
+// copyRate is the approximate rate of writing unchanged tensors, in bytes a second.
 const copyRate = 1e9
 
-// Done returns the part of Time that is spent on the first so many bytes of tensors.
+// Done returns the part of Time for the first bytes bytes of tensors.
 func (e *Estimate) Done(bytes int64) time.Duration {
 	var spent time.Duration
 	for _, s := range e.steps {
@@ -41,7 +41,7 @@ func (e *Estimate) Done(bytes int64) time.Duration {
 // sampleElems is the number of elements of each pair of types that are timed for an estimate.
 const sampleElems = 1 << 15
 
-// Estimate times a few rows of each pair of types, and says what the whole will take if the machine goes on like that.
+// Estimate times a few rows of each pair of types, and returns the time that the whole will take at this speed.
 func (q *Quantization) Estimate(choices []Choice) (e Estimate) {
 	threads := q.Threads
 	if threads <= 0 {
@@ -83,7 +83,7 @@ func (q *Quantization) timeRows(c Choice) float64 {
 	for range 2 { // the first reads the file and makes tables
 		begin = time.Now()
 		if l.encode(t, c.Type, cols, 0, rows) != nil {
-			return 0 // Quantize will say why
+			return 0 // Quantize will report the error
 		}
 	}
 	return time.Since(begin).Seconds() / float64(rows*cols)

@@ -39,7 +39,7 @@ func (c *config) expertKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if m.Score != nil {
 		how.Score = *m.Score
 	}
-	if g := how.Gating(); g > 1 || how.Score != f.Experts.Score { // of the first, llama.cpp's files say nothing in families that have it
+	if g := how.Gating(); g > 1 || how.Score != f.Experts.Score { // llama.cpp's files omit the first function in families that have it
 		add("expert_gating_func", g)
 	}
 	if m.First > 0 {

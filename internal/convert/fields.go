@@ -15,7 +15,7 @@ type fields struct {
 	err  error
 }
 
-// within returns the object of a key, which has no fields where there is none. It does not keep its errors.
+// within returns the object of a key, or one without fields if there is none. It does not keep its errors.
 func (f *fields) within(key string) *fields {
 	in := &fields{path: fmt.Sprintf("%s: key %q", f.path, key)}
 	if raw, ok := f.find(key); ok {
@@ -24,7 +24,7 @@ func (f *fields) within(key string) *fields {
 	return in
 }
 
-// find returns what the first of keys that is there and not null holds.
+// find returns the value of the first of keys that is present and not null.
 func (f *fields) find(keys ...string) (json.RawMessage, bool) {
 	for _, key := range keys {
 		if raw := f.of[key]; len(raw) > 0 && string(raw) != "null" {
@@ -45,8 +45,8 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// count returns a number from 1 to most that has one of these names, or def where none is there; 0: there must be one.
-// Where the file has a list of equal numbers, as of width and height, it returns the first.
+// count returns the number, from 1 to most, under the first of these names that is present, or def if none is; def 0:
+// one must be. If the file has a list of equal numbers, such as width and height, it returns the first.
 func (f *fields) count(def, most int, keys ...string) int {
 	raw, ok := f.find(keys...)
 	if !ok {
@@ -76,7 +76,7 @@ func (f *fields) count(def, most int, keys ...string) int {
 	return n
 }
 
-// number returns a finite number, or def where it is not there.
+// number returns a finite number, or def if it is absent.
 func (f *fields) number(def float64, key string) float64 {
 	raw, ok := f.find(key)
 	if !ok {
@@ -90,7 +90,7 @@ func (f *fields) number(def float64, key string) float64 {
 	return n
 }
 
-// text returns a text, or def where it is not there.
+// text returns a text, or def if it is absent.
 func (f *fields) text(def, key string) string {
 	raw, ok := f.find(key)
 	if !ok {
@@ -103,7 +103,7 @@ func (f *fields) text(def, key string) string {
 	return s
 }
 
-// read decodes what a key holds into v, which stays as it is where the key is not there.
+// read decodes a key's value into v, which stays as it is if the key is absent.
 func (f *fields) read(key string, v any) {
 	if raw, ok := f.find(key); ok && f.err == nil {
 		f.err = checkpoint.DecodeJSON(fmt.Sprintf("%s: key %q", f.path, key), raw, v)

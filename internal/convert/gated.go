@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// gatedKeys returns the keys of gated connections, of their indexers, and of a table of n-grams other than those that the
-// folder holds as tensors: see shards.
+// gatedKeys returns the keys of gated connections, of their indexers, and of a table of n-grams, except the keys that
+// the folder holds as tensors: see shards.
 func (c *config) gatedKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.GatedStreams {
 		return nil, nil
@@ -67,9 +67,8 @@ func (c *config) gatedKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// shards returns output tensor name, the table of n-grams, whose rows the folder holds in several tensors, one behind the
-// other by their numbers, and reads how tokens are hashed to its rows. part is what the shards have in their names before
-// these.
+// shards plans output tensor name, the table of n-grams, and reads how tokens are hashed to its rows. The folder holds
+// the rows in several numbered tensors, one after the other. part precedes the number in their names.
 func (p *plan) shards(c *config, name, part string) *tensor {
 	if c.GramLayer() < 0 || p.err != nil || p.pairs != nil {
 		return nil
@@ -118,7 +117,7 @@ func (p *plan) shards(c *config, name, part string) *tensor {
 	return out
 }
 
-// hashes reads how tokens are hashed to so many rows, in numbers too large for floats.
+// hashes reads how tokens are hashed to rows rows. The numbers are too large for floats.
 func (p *plan) hashes(c *config, rows int) {
 	heads := (c.GramSize - 1) * c.GramHeads
 	lists := [3][]uint64{}

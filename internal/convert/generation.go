@@ -12,10 +12,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// generation is the content of generation_config.json, by its keys; nil where the folder has none.
+// generation is the content of generation_config.json, by its keys; nil if the folder has none.
 type generation map[string]json.RawMessage
 
-// readGeneration reads the folder's generation_config.json. It is advice, so that one which cannot be read costs a note.
+// readGeneration reads the folder's generation_config.json. It is only advice, so a file that cannot be read results in
+// a note.
 func readGeneration(dir string, notes func(string)) (g generation) {
 	path := filepath.Join(dir, "generation_config.json")
 	if !checkpoint.Exists(path) {
@@ -79,7 +80,7 @@ func (g generation) keys(notes func(string)) (keys []gguf.KV) {
 	return keys
 }
 
-// tokenIDs reads a list of token ids, one id or null. What is none is left out.
+// tokenIDs reads a list of token ids, one id or null. It leaves out values that are no ids.
 func tokenIDs(raw json.RawMessage) (ids []int) {
 	var one int
 	var list []json.RawMessage

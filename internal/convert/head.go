@@ -10,14 +10,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
-// head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
+// head plans the head. A head that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
 	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
 	if p.family.Headless || slices.ContainsFunc(p.family.Outer, func(t lineage.Tensor) bool { return t.Name == "output.weight" }) {
 		return
 	}
 	embeds := c.embeds || strings.HasSuffix(c.Architectures[0], "Model") || c.Architectures[0] == qwenClassifier
-	if embeds && p.source.Tensors[head] == nil { // such a folder may leave out what it does not need
+	if embeds && p.source.Tensors[head] == nil { // such a folder may omit what it does not need
 		return
 	}
 	if !c.TiedHead {
@@ -34,8 +34,8 @@ func (p *plan) head(c *config) {
 	}
 }
 
-// storedHead plans a head that the folder holds although the configuration says that it is the embedding, which was
-// planned last: where both differ, it was trained on its own, and tools that tie them would lose it.
+// storedHead plans a head that the folder holds although the configuration says that it is tied to the embedding, which
+// was planned last. If both differ, the head was trained on its own, and tools that tie them would lose it.
 func (p *plan) storedHead(c *config, head string) {
 	p.used[head] = true
 	if p.err != nil {

@@ -22,7 +22,7 @@ func (c *config) sizeKeys(f lineage.Family) []gguf.KV {
 		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s sizes) int { return c.cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
-	if f.KeysByHead() { // of the cache's rows
+	if f.KeysByHead() { // sizes of the cache's rows
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.Latent + c.Turned)},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.Latent)})
@@ -34,8 +34,8 @@ func (c *config) sizeKeys(f lineage.Family) []gguf.KV {
 	return keys
 }
 
-// cachedHeads returns the number of KV heads that files state: for latent attention by head one, as the cache has, and
-// for models with delta nets that of the layers with attention.
+// cachedHeads returns the number of KV heads that files state. For latent attention by head it is one, as in the cache.
+// For models with delta nets it is that of the layers with attention.
 func (c *config) cachedHeads(f lineage.Family, s sizes) int {
 	switch {
 	case f.KeysByHead():
@@ -49,8 +49,8 @@ func (c *config) cachedHeads(f lineage.Family, s sizes) int {
 // value returns the elements of a head's value.
 func (c *config) value() int { return cmp.Or(c.ValueDim, c.HeadDim) }
 
-// attentionKeys returns the keys that say how scores depend on positions other than by a rotation, what bounds queries,
-// keys and values, and from which latent vectors keys and values follow.
+// attentionKeys returns the keys of how scores depend on positions other than by a rotation, of the bounds of queries,
+// keys and values, and of the latent vectors of keys and values.
 func (c *config) attentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	add := func(name string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".attention." + name, Value: v}) }
 	if c.MaxAlibi != nil {
@@ -116,7 +116,7 @@ func (c *config) attentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// layerKeys returns the keys of what differs between layers, and of what layers have beside their own weights.
+// layerKeys returns the keys for differences between layers, and for inputs of layers other than their weights.
 func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 	var keys []gguf.KV
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
@@ -201,8 +201,8 @@ func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 	return keys, nil
 }
 
-// deviations returns for each layer by how many standard deviations a gate must exceed the mean to be kept, so that
-// config.json's share of them becomes zero; minus infinity keeps all.
+// deviations returns for each layer the number of standard deviations by which a gate must exceed the mean to be kept,
+// so that config.json's share of gates becomes zero. Minus infinity keeps all.
 func (c *config) deviations() ([]float32, error) {
 	shares, one := make([]float64, c.Layers), 0.0
 	switch raw := c.GateSparsity; {
@@ -224,7 +224,7 @@ func (c *config) deviations() ([]float32, error) {
 	return out, nil
 }
 
-// perLayer returns the number of each layer where they differ, else that of all.
+// perLayer returns a list with each layer's number if they differ, else the one number.
 func (c *config) perLayer(of func(s sizes) int) any {
 	all, first := make([]int32, c.Layers), of(c.sizes(0))
 	same := true
@@ -238,7 +238,7 @@ func (c *config) perLayer(of func(s sizes) int) any {
 	return all
 }
 
-// scaleKeys returns the factors of activations that config.json gives.
+// scaleKeys returns config.json's factors of activations.
 func (c *config) scaleKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	for _, s := range []struct {
 		from, to string
@@ -269,8 +269,7 @@ func (c *config) scaleKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// windowKeys returns the window and, where config.json says otherwise than the family's files imply, which layers have
-// one.
+// windowKeys returns the window and, if config.json differs from what the family's files imply, which layers have one.
 func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	keys := []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))}}
 	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)
@@ -319,7 +318,7 @@ func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 			return nil, c.Errorf("sliding_window_pattern", "%.40s is neither a number nor a text such as LLLG", p)
 		}
 	}
-	if f.FullFirst && slices.Equal(said, implied) { // whose files have a number
+	if f.FullFirst && slices.Equal(said, implied) { // files of such families have a number
 		return append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: uint32(cmp.Or(c.FullEvery, f.FullEvery))}), nil
 	}
 	if !slices.Equal(said, implied) || f.WindowHeads || f.WindowList || c.FurtherWindows != nil {
@@ -328,7 +327,7 @@ func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	return keys, nil
 }
 
-// activationKeys tell the engine the nonlinearity, which GGUF files of other tools leave to the architecture.
+// activationKeys returns the keys of the nonlinearity, which GGUF files of other tools leave to the architecture.
 func activationKeys(kind string, threshold float64) []gguf.KV {
 	keys := []gguf.KV{{Key: "powerinfer.activation", Value: kind}}
 	if kind == "fatrelu" {

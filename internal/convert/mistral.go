@@ -13,9 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// Folders in Mistral's own form have params.json in the place of config.json, consolidated.safetensors with names of
-// their own, and tekken.json. What they say is put into the words of transformers' folders, and the rows of queries and
-// keys, whose pairs are neighbours here, into their order, so that all else reads one form.
+// Folders in Mistral's own form have params.json instead of config.json, consolidated.safetensors with other names, and
+// tekken.json. Their settings are translated to those of transformers' folders, and the rows of queries and keys, which
+// are rotated in neighbouring pairs here, are put into transformers' order. All other code then reads one form.
 
 // paramsFile has the hyperparameters of folders in Mistral's form.
 const paramsFile = "params.json"
@@ -60,7 +60,7 @@ type mistralParams struct {
 	} `json:"multimodal"`
 }
 
-// mistralMixture is what params.json says of experts.
+// mistralMixture is params.json's settings of experts.
 type mistralMixture struct {
 	Count      int     `json:"num_experts"`
 	Used       int     `json:"num_experts_per_tok"`
@@ -83,7 +83,7 @@ func readParams(dir string) (*mistralParams, error) {
 	return p, checkpoint.ReadJSON(path, p)
 }
 
-// readSettings returns config.json, or where there is none params.json in its words, and the path of the file.
+// readSettings returns config.json, or else params.json translated to its form, and the path of the file.
 func readSettings(dir string) (path string, data []byte, err error) {
 	path = filepath.Join(dir, "config.json")
 	if !checkpoint.Exists(path) {
@@ -217,7 +217,7 @@ func openFolder(dir string, packing *checkpoint.Packing) (*checkpoint.Checkpoint
 	return c, nil
 }
 
-// mistralNames lists what becomes of names in Mistral's form, the first that matches; $1 and so on are parts of the
+// mistralNames lists the new names of names in Mistral's form. The first match counts; $1 and so on are parts of the
 // expression.
 var mistralNames = []struct {
 	from *regexp.Regexp

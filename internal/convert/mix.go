@@ -14,12 +14,12 @@ import (
 // Output is the form in which matrices are stored: a type, from which some matrices differ as llama.cpp's mixes have
 // it.
 type Output struct {
-	name     string     // llama.cpp's
+	name     string     // llama.cpp's name
 	fileType uint32     // general.file_type
-	base     quant.Type // of most matrices
+	base     quant.Type // type of most matrices
 }
 
-// outputs lists what there is, in the order in which help shows it.
+// outputs lists the available outputs, in the order of the help text.
 func outputs() []Output {
 	return []Output{
 		{"F32", 0, quant.F32},
@@ -69,7 +69,7 @@ func alias(name string) string {
 	return name
 }
 
-// OutTypes names what ParseOutput takes, for flags and error messages.
+// OutTypes lists the names that ParseOutput accepts, for flags and error messages.
 func OutTypes() string {
 	var names []string
 	for _, o := range outputs() {
@@ -78,7 +78,7 @@ func OutTypes() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseOutput reads the name of a type or of a mix, in upper or lower case, or llama.cpp's number of it.
+// ParseOutput reads the name of a type or of a mix, in upper or lower case, or llama.cpp's number for it.
 func ParseOutput(name string) (Output, error) {
 	upper := alias(strings.ToUpper(name))
 	for _, o := range outputs() {
@@ -98,7 +98,7 @@ func OutputOf(t quant.Type) Output {
 
 func (o Output) String() string { return o.name }
 
-// check refuses what ParseOutput did not return.
+// check refuses outputs that ParseOutput did not return.
 func (o Output) check() error {
 	if !slices.Contains(outputs(), o) {
 		return fmt.Errorf("give an output type; supported are %s", OutTypes())
@@ -106,10 +106,10 @@ func (o Output) check() error {
 	return nil
 }
 
-// is reports whether o is one of the mixes of these names.
+// is reports whether o is one of the mixes with these names.
 func (o Output) is(names ...string) bool { return slices.Contains(names, o.name) }
 
-// part is the role of a matrix in a model, as far as mixes tell roles apart.
+// part is the role of a matrix in a model, as far as mixes distinguish roles.
 type part int
 
 const (
@@ -118,7 +118,7 @@ const (
 	partEmbedding
 	partQuery
 	partKey
-	partValue // and what is fused with it
+	partValue // and tensors that values are fused with
 	partAttentionOutput
 	partUp
 	partGate
@@ -154,17 +154,16 @@ func partOf(name string) part {
 	return partOther
 }
 
-// mixer chooses the types of a model's matrices one after the other, in the order of layers: some mixes count what came
-// before.
+// mixer chooses the types of a model's matrices in the order of layers: some mixes count the matrices before.
 //
 // Source: llama.cpp's quantisation mixes (src/llama-quant.cpp at 3f545bec).
 type mixer struct {
 	Output
 	arch    string
 	layers  int
-	further int // of these, those that predict further tokens, which no importances are counted of
+	further int // how many of them are MTP layers, for which no importances are counted
 	experts int
-	queries int  // that share a key and a value
+	queries int  // query heads for each key and value
 	large   bool // llama.cpp calls it 70B
 	tied    bool // the embedding gives the logits
 	matrix  bool // there are importances
@@ -273,8 +272,8 @@ func (m *mixer) choose(name string, shape []int) quant.Type {
 	return m.base
 }
 
-// layer returns the layer that a feed-forward matrix counts for: where there are experts the one it belongs to, else as
-// many as were seen.
+// layer returns the layer that a feed-forward matrix counts for: with experts its own, else the number of such matrices
+// seen.
 func (m *mixer) layer(name string, seen int) int {
 	if l, _, ok := layerOf(name); ok && m.experts > 1 {
 		return l
@@ -282,7 +281,7 @@ func (m *mixer) layer(name string, seen int) int {
 	return seen
 }
 
-// predictsFurther reports whether the tensor called name belongs to a layer that predicts further tokens.
+// predictsFurther reports whether the tensor called name belongs to an MTP layer.
 func (m *mixer) predictsFurther(name string) bool {
 	l, _, ok := layerOf(name)
 	return ok && l >= m.layers-m.further
@@ -382,8 +381,8 @@ func (m *mixer) chooseValue() quant.Type {
 	return typ
 }
 
-// matters reports whether layer l of so many is one of those that get more bits: the first and the last eighth, and
-// every third between them.
+// matters reports whether layer l of layers layers gets more bits: the first and the last eighth do, and every third
+// layer between them.
 func matters(l, layers int) bool {
 	return l < layers/8 || l >= 7*layers/8 || (l-layers/8)%3 == 2
 }
@@ -476,7 +475,7 @@ func (m *mixer) chooseUpOrGate(l int) quant.Type {
 	return m.base
 }
 
-// fallback returns what stands for a type whose blocks do not divide rows; F16 where nothing does.
+// fallback returns the type to use if typ's blocks do not divide rows; F16 if no other fits.
 func fallback(typ quant.Type, cols int) quant.Type {
 	if cols%typ.BlockElems() == 0 {
 		return typ
@@ -523,7 +522,7 @@ func layerOf(name string) (layer int, part string, ok bool) {
 	return layer, part, ok && err == nil
 }
 
-// layersOf returns how many layers a model with tensors of these names has.
+// layersOf returns the number of layers of a model with tensors of these names.
 func layersOf(names []string) int {
 	n := 0
 	for _, name := range names {

@@ -10,20 +10,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other
-// layers lack. Of norm, embd and head the first name that the folder has counts; spaces separate them.
+// furtherNames says where a folder keeps an MTP layer, and how it names the parts that other layers lack. For norm,
+// embd and head the first name that the folder has counts; spaces separate them.
 type furtherNames struct {
-	block                                        string // what its block's tensors begin with
+	block                                        string // prefix of its block's tensors
 	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
-// mtp is the prefix of the tensors of layers that predict further tokens where folders keep them apart from the other
-// layers.
+// mtp is the prefix of MTP layers' tensors in folders that keep them apart from the other layers.
 const mtp = "mtp."
 
-// findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do. They are
-// behind the other layers, or apart: with norms and a product that they share, as in Qwen3-Next, Qwen3.5 and K-EXAONE, or
-// each with its own, as in MiMo.
+// findFurther returns the MTP layers, if the folder holds any and the family's files may. They follow the other layers,
+// or are separate: with norms and a product that they share, as in Qwen3-Next, Qwen3.5 and K-EXAONE, or each with its
+// own, as in MiMo.
 func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames) {
 	if !p.family.Further || p.pairs != nil {
 		return nil
@@ -60,7 +59,7 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 	}
 	for i := 0; i < min(c.Further, most) && len(found) == i && own(root+fmt.Sprintf(layer, c.Layers+i)); i++ {
 	}
-	for i, window := range c.FurtherWindows { // programs know one form of them
+	for i, window := range c.FurtherWindows { // all of them must have the same window
 		if window != c.FurtherWindows[0] && i < len(found) {
 			return found[:i]
 		}
@@ -68,7 +67,7 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 	return found
 }
 
-// withFurther returns keys of the model with n layers more, which predict further tokens.
+// withFurther returns keys of the model with n additional MTP layers.
 func (c *config) withFurther(keys []gguf.KV, f lineage.Family, n int) []gguf.KV {
 	for i := range keys {
 		kv := &keys[i]
@@ -101,8 +100,7 @@ func (c *config) withFurther(keys []gguf.KV, f lineage.Family, n int) []gguf.KV 
 	return append(keys, gguf.KV{Key: f.Name + ".nextn_predict_layers", Value: uint32(n)})
 }
 
-// furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the
-// norm before the head.
+// furtherParts plans the parts of MTP layer l in addition to a block. Its norms are stored as the norm before the head.
 func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	stored := lineage.Same
 	for _, t := range p.family.Outer {
@@ -113,7 +111,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	for _, t := range []struct {
 		name, source string
 		shape        []int
-		optional     bool // the model's own is used where it is missing
+		optional     bool // if it is missing, the model's own is used
 	}{
 		{"eh_proj", names.join, []int{c.Hidden, 2 * c.Hidden}, false},
 		{"enorm", names.embdNorm, []int{c.Hidden}, false},
@@ -136,8 +134,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	}
 }
 
-// leaveOutFurther marks the tensors of layers that predict further tokens as used where they are not planned, and says
-// so.
+// leaveOutFurther marks the tensors of MTP layers as used if they are not planned, and says so.
 func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	left := false
 	for name := range p.source.Tensors {

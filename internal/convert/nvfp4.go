@@ -25,26 +25,26 @@ import (
 // converter has it; the factors become tensors of their own, W.scale and W.input_scale, which are left out where they
 // are one.
 
-// nvfp4Shared is the number of elements of a scale, nvfp4Block that of GGUF's blocks.
+// nvfp4Shared is the number of elements with one scale, nvfp4Block the number in GGUF's blocks.
 const (
 	nvfp4Shared = 16
 	nvfp4Block  = 64
 )
 
-// smallFloats is what lies beside the codes of a matrix in NVFP4.
+// smallFloats are the scales and factors of a matrix in NVFP4, without its codes.
 type smallFloats struct {
 	scales        *checkpoint.Tensor
 	factor, input *checkpoint.Tensor // nil: one
 	reciprocal    bool               // they divide
 }
 
-// quantizing is what config.json, or hf_quant_config.json beside it, says of how the weights were quantised.
+// quantizing says how the weights were quantised, according to config.json or hf_quant_config.json in its folder.
 type quantizing struct {
 	Method string `json:"quant_method"`
 	Algo   string `json:"quant_algo"`
 	Format string `json:"format"`
-	Linear string `json:"linear_class"`      // of BitNet
-	Mode   string `json:"quantization_mode"` // likewise
+	Linear string `json:"linear_class"`      // in BitNet
+	Mode   string `json:"quantization_mode"` // in BitNet
 	Block  []int  `json:"weight_block_size"` // rows and columns of a block of floats of eight bits
 	Groups map[string]struct {
 		Format  string `json:"format"`
@@ -115,8 +115,8 @@ func (q *quantizing) nvfp4() bool {
 	return q.Method == "modelopt" && (strings.HasSuffix(q.Algo, "NVFP4") || q.Algo == "MIXED_PRECISION")
 }
 
-// readQuantizing reads hf_quant_config.json in dir, where older folders of ModelOpt say what config.json does not; nil
-// if it is not there.
+// readQuantizing reads hf_quant_config.json in dir, which older folders of ModelOpt have for settings that config.json
+// lacks; nil if it is absent.
 func readQuantizing(dir string) (*quantizing, error) {
 	path := filepath.Join(dir, "hf_quant_config.json")
 	if !checkpoint.Exists(path) {
@@ -138,7 +138,7 @@ func readQuantizing(dir string) (*quantizing, error) {
 	return q, nil
 }
 
-// findSmallFloats finds the matrices in NVFP4, and gives their tensors the names of ModelOpt.
+// findSmallFloats finds the matrices in NVFP4, and renames their tensors to ModelOpt's names.
 func (p *plan) findSmallFloats() {
 	tensors := p.source.Tensors
 	reciprocal := map[string]bool{}
@@ -160,7 +160,7 @@ func (p *plan) findSmallFloats() {
 		if ok && codes != nil && codes.DType == "U8" && scales.DType == "F8_E4M3" && len(scales.Shape) == 2 {
 			p.small[base+".weight"] = &smallFloats{scales, tensors[base+".weight_scale_2"], tensors[base+".input_scale"], reciprocal[base]}
 		}
-		if strings.HasSuffix(name, ".k_scale") || strings.HasSuffix(name, ".v_scale") { // of a cache in eight bits
+		if strings.HasSuffix(name, ".k_scale") || strings.HasSuffix(name, ".v_scale") { // scales of a cache in eight bits
 			p.leave(name)
 		}
 	}
@@ -174,8 +174,8 @@ func (p *plan) leave(name string) {
 	}
 }
 
-// fromSmall plans output tensor name of shape dims from a matrix in NVFP4, whose shape must be stored (both outermost
-// first).
+// fromSmall plans output tensor name of shape dims from a matrix in NVFP4. The matrix must have shape stored (both
+// outermost first).
 func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) *tensor {
 	t := &tensor{name: name}
 	codes, cols := p.source.Tensors[from], stored[len(stored)-1]
@@ -199,7 +199,7 @@ func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) 
 	return t
 }
 
-// finishSmall refuses what cannot be made of matrices in NVFP4, and plans the tensors of their factors.
+// finishSmall refuses outputs that cannot be made from matrices in NVFP4, and plans the tensors of their factors.
 func (p *plan) finishSmall() {
 	var all []*tensor
 	for _, t := range p.tensors {
@@ -230,7 +230,7 @@ func (p *plan) finishSmall() {
 	p.tensors = all
 }
 
-// nearOne is how far factors lie from one that are left out.
+// nearOne is the largest distance from one at which a factor is left out.
 const nearOne = 1e-6
 
 // factors reads one number of each matrix.
@@ -267,9 +267,9 @@ func readFactor(t *checkpoint.Tensor) (float32, error) {
 	return v[0], nil
 }
 
-// repackSmall fills l.out with rows [from, to) of t as GGUF has NVFP4: four scales, then the codes of 16 elements in
-// eight bytes, of which byte i holds element i and, above it, element i+8. In the source a byte holds element 2i and,
-// above it, element 2i+1.
+// repackSmall fills l.out with rows [from, to) of t in GGUF's NVFP4 layout: four scales, then the codes of each 16
+// elements in eight bytes. Byte i holds element i in its low half and element i+8 in its high half. In the source a
+// byte holds elements 2i and 2i+1.
 func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 	l.raw = resize(l.raw, rowLen/2+rowLen/nvfp4Shared)
 	codes, scales := l.raw[:rowLen/2], l.raw[rowLen/2:]
@@ -306,8 +306,7 @@ func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 	return nil
 }
 
-// withFactors has matrices of NVFP4 that become another type multiplied by the factors beside them, which are left out
-// then.
+// withFactors makes matrices of NVFP4 that get another type absorb their factors, which are then left out.
 func withFactors(f *gguf.File, choices []Choice) ([]Choice, error) {
 	byName := map[string]*gguf.Tensor{}
 	for _, c := range choices {

@@ -1,13 +1,12 @@
 package convert
 
-// half maps rows of matrices of n rows to those of matrices of 2n rows, of which they are the first half (which is 0)
-// or the second (1).
+// half maps the rows of matrices of n rows to rows of matrices of 2n rows: to their first half (which is 0) or second
+// half (1).
 func half(n, which int) func(int) int {
 	return func(r int) int { return r/n*2*n + which*n + r%n }
 }
 
-// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that
-// it becomes.
+// packedAt returns the rows at which queries, keys and values begin in a tensor that holds all of them, by output name.
 func packedAt(s sizes) map[string]int {
 	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
 }
@@ -25,7 +24,8 @@ func behind(first func(int) int, offset int, then func(int) int) func(int) int {
 	}
 }
 
-// interleaved gives, for rotation of neighbours (2j, 2j+1), the row of a head whose rotation pairs (j, j+headDim/2).
+// interleaved maps rows of a head that is rotated in neighbouring pairs (2j, 2j+1) to rows of a source that is rotated
+// in pairs (j, j+headDim/2).
 func interleaved(headDim int) func(int) int {
 	return func(r int) int {
 		i := r % headDim
@@ -33,8 +33,8 @@ func interleaved(headDim int) func(int) int {
 	}
 }
 
-// halves gives, for rotation of pairs (j, j+dims/2), the row of a head whose rotation pairs neighbours (2j, 2j+1) of its
-// first dims elements.
+// halves maps rows of a head that is rotated in pairs (j, j+dims/2) to rows of a source that is rotated in neighbouring
+// pairs (2j, 2j+1) of its first dims elements.
 func halves(headDim, dims int) func(int) int {
 	return func(r int) int {
 		i := r % headDim
@@ -45,8 +45,8 @@ func halves(headDim, dims int) func(int) int {
 	}
 }
 
-// ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in so many
-// groups, each of as many q heads, followed by their k heads and v heads.
+// ungrouped maps rows of all q heads, then all k heads, then all v heads to source rows. The source has groups groups
+// of equal numbers of q heads, each followed by its k heads and v heads.
 func ungrouped(of sizes, groups int) func(int) int {
 	q, k, v := of.Heads*of.Key/groups, of.KVHeads*of.Key/groups, of.KVHeads*of.Value/groups // rows of a group
 	return func(r int) int {

@@ -48,7 +48,7 @@ func Original(ctx context.Context, dir, predictors, outfile string, o Options) e
 	return prepared.CreateOriginal(ctx, outfile, m.keys, tensors, o.Progress)
 }
 
-// transposed is t of type typ, its rows being the columns of what the checkpoint holds.
+// transposed is t in type typ, with the columns of the checkpoint's matrix as rows.
 func (t *tensor) transposed(typ quant.Type) gguf.Source {
 	embd, ff := t.shape[0], t.shape[1]
 	return prepared.Transposed(t.name, typ, ff, embd, nil, func(first int, rows []float32) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// OutputFor returns the type that keeps the most of the checkpoint in folder dir in 16 bits, as llama.cpp's "auto" does:
-// BF16 where most of its matrices' elements that are not F32 are BF16, or in eight bits, whose range F16 has not; else
-// F16. dir may be an adapter's.
+// OutputFor returns the 16-bit type that loses the least of the checkpoint in folder dir, as llama.cpp's "auto" does.
+// It is BF16 if more of the matrices' elements are BF16 or floats of eight bits, whose range F16 lacks, than F16;
+// otherwise it is F16. dir may be an adapter's.
 func OutputFor(dir string) (Output, error) {
 	open := checkpoint.Open
 	if IsAdapter(dir) {

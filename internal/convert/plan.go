@@ -15,43 +15,43 @@ import (
 type tensor struct {
 	name   string
 	shape  []int              // row length first
-	stated []int              // what the file says instead, of as many elements; nil: shape
-	from   *checkpoint.Tensor // where its elements lie, or nil
+	stated []int              // shape in the file, if it differs, with as many elements; nil: shape
+	from   *checkpoint.Tensor // source of its elements, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
-	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
-	ends   []int                // of the rows of from and more, where their numbers differ
-	rows   int                  // of from; those behind them are zero. 0: all are there
+	more   []*checkpoint.Tensor // sources of a stack's other elements, each with as many rows
+	ends   []int                // ends of the rows of from and more, if their numbers of rows differ
+	rows   int                  // rows of from; later ones are zero. 0: all are there
 	column bool                 // rows are the source's columns
-	step   int                  // columns from one that becomes a row to the next; 0: 1
-	first  int                  // of them
-	small  []*smallFloats       // of NVFP4, whose codes are from and more; nil: from holds no blocks
-	single bool                 // row gives elements, not rows
-	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
-	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
+	step   int                  // distance of the columns that become rows; 0: 1
+	first  int                  // first of these columns
+	small  []*smallFloats       // NVFP4 scales, with codes in from and more; nil: from holds no blocks
+	single bool                 // row maps elements, not rows
+	wide   int                  // columns of the source, if only some are used; 0: rows and step tell
+	apart  int                  // rows of the source from one matrix of a stack to the next, if their columns become rows
 	plus   float32              // added to every element
 	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
 
 	exp        float32              // every element e becomes exp·e^e; 0: it stays
-	by         *checkpoint.Tensor   // elements are multiplied by this vector's
-	unit       bool                 // rows are brought to a length of 1
+	by         *checkpoint.Tensor   // rows are normalised to length 1
+	unit       bool                 // columns are normalised to length 1
 	unitCols   bool                 // columns are
-	ternary    bool                 // elements become −1, 0 or 1, times the mean of their magnitudes
+	ternary    bool                 // this mean, while a tensor with ternary is written
 	mean       float64              // that, of a tensor with ternary that is being written
-	lengths    []float64            // of columns, of a tensor with unitCols that is being written
-	multiplied []lineage.Multiplied // what rows of from are multiplied by; nil: nothing
+	lengths    []float64            // lengths of columns, while a tensor with unitCols is written
+	multiplied []lineage.Multiplied // factors of rows of from; nil: none
 	values     []float32            // computed elements, where from is nil
-	whole      bool                 // values are whole numbers, and stay them
-	tokens     bool                 // they are tokens, of 64 bits
-	factors    []float32            // of the matrices of mapped, which multiply elements; nil: one
+	whole      bool                 // values are integers, and stay integers
+	tokens     bool                 // values are tokens, of 64 bits
+	factors    []float32            // factors of the matrices of mapped; nil: one
 	mapped     *gguf.Tensor         // a GGUF file's elements, where from is nil
 	plain      bool                 // stays F32 whatever the output type: vectors, learned positions
-	half       bool                 // is F16 where the output type is smaller than F32
+	half       bool                 // F16 if the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
 
-// intact reports whether t's rows are whole rows of its sources, whose elements do not change.
+// intact reports whether t's rows are whole, unchanged rows of its sources.
 func (t *tensor) intact() bool {
 	return !t.column && !t.single && !t.unit && !t.unitCols && !t.ternary && t.multiplied == nil && t.exp == 0 && t.by == nil && t.plus == 0 && t.rows == 0
 }
@@ -59,7 +59,7 @@ func (t *tensor) intact() bool {
 // blocks reports whether the sources of t are in blocks of a GGUF type. See plan.unblock.
 func (t *tensor) blocks() bool { return t.from != nil && t.from.Blocks() }
 
-// unblock has those tensors made of floats that cannot be made of the blocks of their sources.
+// unblock converts sources in blocks to floats for tensors that cannot be made from blocks.
 func (p *plan) unblock() {
 	for _, t := range p.tensors {
 		if !t.blocks() && !slices.ContainsFunc(t.more, (*checkpoint.Tensor).Blocks) {
@@ -81,26 +81,26 @@ type plan struct {
 	family    lineage.Family
 	source    *checkpoint.Checkpoint
 	used      map[string]bool
-	gramShape []int                   // of the table of n-grams, row length first
+	gramShape []int                   // shape of the table of n-grams, row length first
 	small     map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors   []*tensor
 	ranking   nn.Ranking                            // how a classification head would read states
-	shapes    map[string][]int                      // of the family's tensors by their names, outermost dimension first
-	keys      []gguf.KV                             // that tensors of the folder tell
-	further   int                                   // planned layers that predict further tokens
+	shapes    map[string][]int                      // shapes of the family's tensors by name, outermost dimension first
+	keys      []gguf.KV                             // keys found from the folder's tensors
+	further   int                                   // number of planned MTP layers
 	embedding string                                // the token embedding's name in the folder
-	unneeded  []string                              // tensors that are used, as computing does without them
-	notes     []string                              // what the user may want to know of the plan
-	several   bool                                  // the folder has more of them than the family's files may hold
-	pairs     map[string]pair                       // of an adapter, by the model's tensors, instead of these; nil: a model is planned
-	factor    func(module string, rank int) float64 // of an adapter's matrices B
+	unneeded  []string                              // tensors marked as used that computing does not need
+	notes     []string                              // notes for the user about the plan
+	several   bool                                  // the folder has more MTP layers than the family's files may hold
+	pairs     map[string]pair                       // an adapter's pairs, by the model's tensors; nil: a model is planned
+	factor    func(module string, rank int) float64 // factor of an adapter's matrices B
 	err       error
 }
 
 // add plans output tensor name from checkpoint tensor from, whose shape must be dims (outermost first).
 func (p *plan) add(name, from string, dims ...int) *tensor { return p.from(name, from, dims, dims) }
 
-// from plans output tensor name of shape dims from checkpoint tensor from, whose shape must be stored (both outermost
+// from plans output tensor name of shape dims from checkpoint tensor from, which must have shape stored (both outermost
 // first).
 func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	if p.pairs != nil {
@@ -141,7 +141,7 @@ func squeezed(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
-// found returns the first of names that the checkpoint holds after prefix with end, or the last of them.
+// found returns the first of names that the checkpoint holds between prefix and end, or else the last name.
 func (p *plan) found(prefix string, names []string, end string) string {
 	for _, name := range names {
 		if p.source.Tensors[prefix+name+end] != nil {
@@ -287,11 +287,11 @@ func (p *plan) layer(root string) string {
 	return prefixes[0]
 }
 
-// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
-// with and without "model." before them.
+// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model in addition to the
+// text model, with and without "model." before them.
 var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_", "sam_model.", "qwen2_model.", "projector.", "view_seperator"}
 
-// leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
+// leaveOut marks the tensors of parts other than the text model as used, and says how many there are.
 func (p *plan) leaveOut(notes func(string)) {
 	var left []string
 	for name := range p.source.Tensors {
@@ -306,8 +306,8 @@ func (p *plan) leaveOut(notes func(string)) {
 	}
 }
 
-// expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer
-// have predictors of the same rank.
+// expertPredictors plans the predictors of one layer's experts, if the folder holds any. All experts of a layer have
+// predictors of the same rank.
 func (p *plan) expertPredictors(c *config, prefix, from string) {
 	name := p.family.Experts.Predictor
 	if name == "" || p.pairs != nil {
@@ -323,9 +323,9 @@ func (p *plan) expertPredictors(c *config, prefix, from string) {
 	p.stacked(prefix+"fc2_exps.weight", from+"fc2.weight", []int{n, ff, rank})
 }
 
-// leaveOutPredictors marks the predictors that belong to no expert which is converted as used, and says so. By their
-// publisher's definition neurons are zero that a predictor takes for zero; without predictors those are zero whose gate
-// or up is not positive.
+// leaveOutPredictors marks predictors as used that belong to no converted expert, and says so. By their publisher's
+// definition, neurons that a predictor takes for zero are zero. Without predictors, neurons are zero if the gate or up
+// is not positive.
 func (p *plan) leaveOutPredictors(notes func(string)) {
 	n := 0
 	for name := range p.source.Tensors {
@@ -339,7 +339,7 @@ func (p *plan) leaveOutPredictors(notes func(string)) {
 	}
 }
 
-// finish reports the first error, or tensors that were left over, and names those that are left out.
+// finish returns the first error, or an error for unused tensors. It notes which tensors are left out.
 func (p *plan) finish(notes func(string)) error {
 	if p.err != nil {
 		return p.err

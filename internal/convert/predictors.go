@@ -74,7 +74,7 @@ func planPredictors(p *plan, c *config) {
 	}
 }
 
-// predictorThreshold is sparse_threshold of the folder's config.json; ok is false where there is none.
+// predictorThreshold is sparse_threshold of the folder's config.json; ok is false if there is none.
 func predictorThreshold(dir string) (threshold float32, ok bool, err error) {
 	path := filepath.Join(dir, "config.json")
 	if !checkpoint.Exists(path) {

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// pruned says which layers of a file are left out, and what the others are called.
+// pruned says which layers of a file are left out, and renames the others.
 type pruned struct {
 	arch   string
 	layers int         // that the file has
@@ -66,8 +66,7 @@ func (p *pruned) tensor(t *gguf.Tensor) *gguf.Tensor {
 	return &renamed
 }
 
-// keys returns the output's keys: with another number of layers, and without what lists hold for layers that are left
-// out.
+// keys returns the output's keys: with another number of layers, and with shorter lists.
 func (p *pruned) keys(keys []gguf.KV) []gguf.KV {
 	if p == nil {
 		return keys

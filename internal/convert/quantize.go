@@ -22,10 +22,10 @@ type Quantization struct {
 	Output     Output
 	Copy       bool        // every tensor as it is; Output is not looked at
 	Pure       bool        // all matrices of Output's type
-	Requantize bool        // decode what is quantised already; it loses quality twice
+	Requantize bool        // decode quantised tensors; it loses quality twice
 	KeepHead   bool        // leave output.weight as it is
-	Head       *quant.Type // of the matrix that gives the logits; nil: as Output has it
-	Embedding  *quant.Type // of the token embedding
+	Head       *quant.Type // type of the matrix that gives the logits; nil: Output decides
+	Embedding  *quant.Type // type of the token embedding
 	Rules      []TypeRule  // the first that matches a tensor decides, before Output does
 	Matrix     *imatrix.Matrix
 	MatrixPath string // is written into the file
@@ -37,7 +37,7 @@ type Quantization struct {
 	Notes      func(line string)       // one line on each thing a user may want to know; may be nil
 }
 
-// TypeRule gives the tensors whose name Pattern matches a type.
+// TypeRule sets the type of tensors with names that Pattern matches.
 type TypeRule struct {
 	Pattern *regexp.Regexp
 	Type    quant.Type
@@ -72,8 +72,8 @@ func ParseType(name string) (*quant.Type, error) {
 	return &t, nil
 }
 
-// ReadMatrix reads the importance matrix at path. Of its entries those are kept whose names contain one of include, if
-// there are any, and none of exclude.
+// ReadMatrix reads the importance matrix at path. It keeps the entries with names that contain one of include, if
+// include is not empty, and none of exclude.
 func (q *Quantization) ReadMatrix(path string, include, exclude []string) error {
 	m, err := imatrix.Open(path)
 	if err != nil {
@@ -90,13 +90,13 @@ func (q *Quantization) ReadMatrix(path string, include, exclude []string) error 
 	return nil
 }
 
-// Choice says how a tensor is written.
+// Choice is the type of a tensor in the output.
 type Choice struct {
-	Tensor      *gguf.Tensor // under its name in the output, which is another one where layers before it are left out
+	Tensor      *gguf.Tensor // has its name in the output, which differs if layers before it are left out
 	Type        quant.Type
-	NeedsMatrix bool // and there are no importances for it
+	NeedsMatrix bool // it needs importances, and there are none for it
 	importance  *imatrix.Entry
-	factors     []float32 // of each of its matrices, which the new type does not have beside it; nil: one
+	factors     []float32 // factors of its matrices that the new type cannot store; nil: one
 }
 
 // Bytes returns the tensor's size in its new type.
@@ -137,7 +137,7 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
 }
 
-// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or with those of
+// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or importances of
 // another model.
 func (q *Quantization) Check(f *gguf.File, choices []Choice) error {
 	if q.Matrix != nil && !slices.ContainsFunc(choices, func(c Choice) bool { return c.importance != nil }) {
@@ -162,7 +162,7 @@ func (c Choice) weighed() bool {
 	return c.importance != nil && c.Type != c.Tensor.Type && c.Type.Weighable()
 }
 
-// parts returns the numbers of the file's parts that the output has parts for; nil where it has none.
+// parts returns the numbers of the file's parts that the output keeps; nil if the output is not split.
 func (q *Quantization) parts(choices []Choice) (parts []int) {
 	if !q.KeepSplit {
 		return nil
@@ -203,7 +203,8 @@ func (q *Quantization) Files(choices []Choice, outfile string) []string {
 	return []string{outfile}
 }
 
-// keys are f's, with the file's type, without those that number a split file's parts, and what the user sets.
+// keys returns f's keys, with the output's file type and the user's keys, and without those that number a split file's
+// parts.
 func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 	p, err := q.prune(f)
 	if err != nil {
@@ -260,7 +261,7 @@ func (q *Quantization) entry(name string) *imatrix.Entry {
 	return q.Matrix.Entries[name]
 }
 
-// matrices returns how many a tensor of so many dimensions holds.
+// matrices returns the number of matrices of a tensor of the given shape.
 func matrices(shape []int) int {
 	n := 1
 	if len(shape) > 2 {
@@ -298,7 +299,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	}
 	m := newMixer(q.Output, f.Keys, names)
 	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
-	var others narrowings // the user is told of them if nothing is refused
+	var others narrowings // the user learns of them if nothing is refused
 	for _, i := range inLayerOrder(names) {
 		typ, err := q.storeAs(f, choices[i].Tensor, m, &others)
 		if err != nil {
@@ -306,7 +307,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		}
 		c := &choices[i]
 		if c.importance == nil && q.Output.needsMatrix(c.Tensor.Name, typ) && typ != c.Tensor.Type && m.predictsFurther(c.Tensor.Name) {
-			typ = quant.Q4_K // of as many elements a block, and what is guessed wrong costs time only
+			typ = quant.Q4_K // a block has as many elements, and wrong draft tokens cost only time
 		}
 		c.Type = typ
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
@@ -319,7 +320,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	return withFactors(f, choices)
 }
 
-// tellUnmatched tells of rules that match no tensor, which may be misspelt.
+// tellUnmatched notes rules that match no tensor, which may be misspelt.
 func (q *Quantization) tellUnmatched(names []string) {
 	for _, r := range q.Rules {
 		if q.Notes != nil && !slices.ContainsFunc(names, r.Pattern.MatchString) {
@@ -408,7 +409,7 @@ func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, others *na
 	return narrowed(t.Name, t.Shape, typ, others), nil
 }
 
-// narrowed returns typ, or what stands for it where its blocks do not divide rows.
+// narrowed returns typ, or a replacement if its blocks do not divide rows.
 func narrowed(name string, shape []int, typ quant.Type, n *narrowings) quant.Type {
 	other := fallback(typ, shape[0])
 	if other != typ {
@@ -417,13 +418,13 @@ func narrowed(name string, shape []int, typ quant.Type, n *narrowings) quant.Typ
 	return other
 }
 
-// narrowing is that of matrices whose rows the blocks of a type do not divide, so that another stands for it.
+// narrowing is the case that a type's blocks do not divide a matrix's rows, and another type replaces it.
 type narrowing struct {
 	cols       int
 	typ, other quant.Type
 }
 
-// narrowings collects which matrices are stored in another type, so that the user is told once of those that are alike.
+// narrowings collects the matrices stored in another type, so that the user learns of equal cases once.
 type narrowings struct {
 	order []narrowing
 	names map[narrowing][]string
@@ -439,7 +440,7 @@ func (n *narrowings) add(name string, what narrowing) {
 	n.names[what] = append(n.names[what], name)
 }
 
-// tell says what was collected, a line for each pair of types; note may be nil.
+// tell notes the collected matrices, a line for each pair of types; note may be nil.
 func (n *narrowings) tell(note func(string)) {
 	for _, w := range n.order {
 		who := n.names[w][0]

@@ -14,8 +14,8 @@ import (
 // so that the token of the least number comes first.
 const tiktokenFile = "tiktoken.model"
 
-// readTiktoken reads such a vocabulary of Kimi's models, whose pre-tokenizer the tokenizer's class tells. Numbers beyond
-// it are control tokens.
+// readTiktoken reads the vocabulary of Kimi's models in this form. The tokenizer's class determines the pre-tokenizer.
+// Numbers beyond the vocabulary are control tokens.
 func readTiktoken(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	if tok.Class != "TikTokenTokenizer" {
 		return nil, fmt.Errorf("%s: key %q: %q is not supported with %s; TikTokenTokenizer is: put the model's tokenizer.json into the folder", tok.path, "tokenizer_class", tok.Class, tiktokenFile)
@@ -74,16 +74,16 @@ func (v *vocabulary) enterRanks(tokens []string, size int) error {
 	return nil
 }
 
-// maxToken bounds the length of tokens whose merges are sought, in bytes.
+// maxToken bounds the bytes of tokens for which merges are found.
 const maxToken = 1 << 10
 
-// lastMerge returns where the two parts of a token meet that tokens of lower ranks make of it; ok is false where they
-// make more parts or fewer.
+// lastMerge merges a token's bytes by tokens of lower rank, and returns the boundary between the last two parts. ok is
+// false if there are more parts or fewer.
 func lastMerge(token string, rank int, ranks map[string]int) (at int, ok bool) {
 	if len(token) < 2 || len(token) > maxToken {
 		return 0, false
 	}
-	ends := make([]int, len(token)) // of the parts
+	ends := make([]int, len(token)) // ends of the parts
 	for i := range ends {
 		ends[i] = i + 1
 	}

@@ -86,11 +86,11 @@ func (c *config) stateKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.OnePart {
 		return keys, nil
 	}
-	// llama.cpp requires it, for layers that predict further tokens.
+	// llama.cpp requires it, for MTP layers.
 	return append(keys, gguf.KV{Key: f.Name + ".attention.layer_norm_epsilon", Value: float32(c.Epsilon.Value)}), nil
 }
 
-// deltaAttentionKeys returns the keys of Kimi delta attention, and of what such models have besides.
+// deltaAttentionKeys returns the keys of Kimi delta attention, and of other parts of such models.
 func (c *config) deltaAttentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
 	s := &c.StateSpace
@@ -137,7 +137,8 @@ func (c *config) selectiveKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// deltaSizes are those of a delta net. Its heads of values share the queries and keys of as many groups of neighbours.
+// deltaSizes are the sizes of a delta net. Neighbouring heads of values form a group, which shares a head of queries
+// and keys.
 type deltaSizes lineage.StateSpace
 
 // each returns how many heads a group has, and how wide they are.
@@ -145,7 +146,7 @@ func (s deltaSizes) each() (heads, dim int) {
 	return s.StateHeads / s.Groups, s.Inner / s.StateHeads
 }
 
-// mixed gives the source row of a row of all queries, then all keys, then all values. The source lies in groups, each a
+// mixed maps rows of all queries, then all keys, then all values to source rows. The source has groups, each with a
 // query, a key, and the values and gates of its heads.
 func (s deltaSizes) mixed(r int) int {
 	heads, dim := s.each()
@@ -161,7 +162,7 @@ func (s deltaSizes) mixed(r int) int {
 	return r/(heads*dim)*group + 2*s.StateSize + r%(heads*dim)
 }
 
-// gates gives the source row of a row of all heads' gates there.
+// gates maps rows of all heads' gates to rows of the same source.
 func (s deltaSizes) gates(r int) int {
 	heads, dim := s.each()
 	own := heads * dim
@@ -182,7 +183,7 @@ func (s deltaSizes) tiled(first, dim int) func(int) int {
 	}
 }
 
-// tile has t, a tensor of a delta net, take the order of heads of files from that of checkpoints.
+// tile reorders t, a tensor of a delta net, from checkpoints' order of heads to the file's.
 func (t *tensor) tile(stem string, s deltaSizes) {
 	switch stem {
 	case "attn_qkv", "ssm_conv1d":

@@ -59,7 +59,7 @@ func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]fl
 			return nil, nil, c.Errorf(where, "llama_4_scaling_beta %g is not supported in %s", s.Temperature, f.Name)
 		}
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.temperature_scale", Value: float32(s.Temperature)})
-		if f.Latent { // whose files say it beside the context of YaRN
+		if f.Latent { // such families' files state it in addition to YaRN's context
 			keys = append(keys, gguf.KV{Key: f.Name + ".attention.temperature_length", Value: uint32(original)})
 		}
 		add("scaling.original_context_length", uint32(original))
@@ -110,7 +110,7 @@ func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]fl
 			turned /= 2
 		}
 		list := llama3Factors(base, turned, s.Factor, s.Low, s.High, float64(original))
-		for len(list) < dims/2 { // of layers that these are not of
+		for len(list) < dims/2 { // layers that these factors do not apply to
 			list = append(list, 1)
 		}
 		factors = map[string][]float32{"rope_freqs.weight": list}
@@ -126,7 +126,7 @@ func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]fl
 	return keys, factors, nil
 }
 
-// yarn adds the keys of YaRN for a model that was trained on so many positions before.
+// yarn adds the keys of YaRN for a model that was first trained on original positions.
 func (c *config) yarn(f lineage.Family, s *lineage.RopeScaling, where string, original int, add func(key string, v any)) error {
 	if s.MScale < 0 || s.MScaleAll < 0 {
 		return c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
@@ -170,8 +170,8 @@ func (c *config) yarn(f lineage.Family, s *lineage.RopeScaling, where string, or
 // noFrequency divides the frequencies of pairs that are not rotated.
 const noFrequency = 1e30
 
-// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being
-// halves apart.
+// proportional returns the divisors of the frequencies of heads with only their first pairs rotated. A pair's elements
+// are half a head apart.
 func (c *config) proportional(f lineage.Family, s *lineage.RopeScaling, where string, dims int) (map[string][]float32, error) {
 	share := cmp.Or(s.Partial, 1)
 	if !f.WindowHeads || !(share > 0 && share <= 1) || dims%2 != 0 {
@@ -204,7 +204,7 @@ func (c *config) sections(s *lineage.RopeScaling, where string, dims int) ([]int
 	return out, nil
 }
 
-// longFactors returns the tensors of longrope, whose factors the engine chooses by the context.
+// longFactors returns the tensors of longrope. The engine chooses the factors by the context.
 func (c *config) longFactors(f lineage.Family, s *lineage.RopeScaling, where string, dims int) (map[string][]float32, error) {
 	if !slices.ContainsFunc(f.Outer, func(t lineage.Tensor) bool { return t.Name == "rope_factors_long.weight" }) {
 		return nil, c.Errorf(where, "type longrope of %s is not supported", f.Name)
@@ -236,7 +236,7 @@ func longMagnitude(s *lineage.RopeScaling, extension, original float64) float64 
 	return math.Sqrt(1 + math.Log(extension)/math.Log(original))
 }
 
-// rotated returns how many elements of a head are rotated where it is the given share.
+// rotated returns how many elements of a head are rotated if the given share is.
 func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	dims := cmp.Or(c.Turned, int(share*float64(c.HeadDim)))
 	switch {
@@ -248,8 +248,8 @@ func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	return dims, nil
 }
 
-// section finds out whether the file has sections, and thus the pairs of heads as halves, where the folder may have
-// neighbours.
+// section finds out whether the file has sections. Then pairs of heads are halves in the file, and they may be
+// neighbours in the folder.
 func (c *config) section(f *lineage.Family) (err error) {
 	s := cmp.Or(c.RopeScale, c.Rope)
 	if !f.MaySection || s == nil || len(s.Sections) == 0 {

@@ -19,7 +19,7 @@ type piece struct {
 // sentencePiece holds the parts of a tokenizer.model that the converter reads.
 type sentencePiece struct {
 	pieces      []piece
-	kind        uint64 // of the model: modelUnigram and so on
+	kind        uint64 // the model's type: modelUnigram and so on
 	charsmap    []byte // precompiled normalization; nil: none
 	dummyPrefix bool   // a space is put before the text
 	squeeze     bool   // runs of spaces become one
@@ -34,8 +34,8 @@ const (
 // field is one field of a protobuf message.
 type field struct {
 	num   protowire.Number
-	value uint64 // of varint and fixed32 fields
-	bytes []byte // of length-delimited fields
+	value uint64 // of a varint or fixed32 field
+	bytes []byte // of a length-delimited field
 }
 
 // eachField calls f for the fields of message b; base is b's offset in the file, for errors.

@@ -12,11 +12,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// item is a tensor of the family that is to be planned for one layer, or outside of layers.
+// item is a tensor of the family to plan for one layer, or outside of layers.
 type item struct {
 	lineage.Tensor
 	layer        int    // 0 outside of layers, too
-	prefix, from string // of its names in the file and in the folder
+	prefix, from string // prefixes of its names in the file and in the folder
 }
 
 // list finds the shapes of the items' tensors, as the family's program would bind them of a file with keys.
@@ -51,7 +51,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	}
 }
 
-// listed takes the shapes of what b lists.
+// listed takes the shapes of the tensors that b lists.
 func (p *plan) listed(k *nn.Keys, b *nn.Binder) {
 	p.err, p.shapes = cmp.Or(k.Err, b.Err), map[string][]int{}
 	for _, t := range b.Listed() {
@@ -60,7 +60,7 @@ func (p *plan) listed(k *nn.Keys, b *nn.Binder) {
 	}
 }
 
-// untold returns the shape of a tensor that no key tells, row length first; nil: keys tell it.
+// untold returns the shape of a tensor that no key states, row length first; nil: keys state it.
 func (p *plan) untold(c *config, i *item) []int {
 	s := c.sizes(i.layer)
 	ranks := map[string]int{"w": s.Ranks.Decay, "a": s.Ranks.Rate, "v": s.Ranks.Value, "g": s.Ranks.Gate}
@@ -96,22 +96,22 @@ func (p *plan) shape(i *item) []int {
 	return slices.Clone(shape)
 }
 
-// sizes are those of a layer.
+// sizes are a layer's sizes.
 type sizes struct {
 	FF                 int
 	Heads, KVHeads     int
 	Key, Value         int // elements of a head's key and of its value
-	Latent, Rotated    int // of latent attention: elements that keys and values follow from, and rotated ones of a head
-	lineage.StateSpace     // of recurrent layers
+	Latent, Rotated    int // latent attention: width of the latent vector of keys and values, and rotated elements of a head
+	lineage.StateSpace     // recurrent layers
 }
 
-// sizes returns those of layer l.
+// sizes returns layer l's sizes.
 func (c *config) sizes(l int) sizes {
 	s := sizes{FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(), Latent: c.Latent, Rotated: c.Turned, StateSpace: c.StateSpace}
 	if c.LayerParts != nil && c.LayerParts[l]&lineage.Attention == 0 {
 		s.KVHeads = 0
 	}
-	if n := len(c.LayerHeads); n > 0 { // those of layers behind the last are the last's
+	if n := len(c.LayerHeads); n > 0 { // layers after the last have the last layer's
 		s.Heads = c.LayerHeads[min(l, n-1)]
 	}
 	if n := len(c.LayerKV); n > 0 {
@@ -129,7 +129,7 @@ func (c *config) sizes(l int) sizes {
 	return s
 }
 
-// neurons returns those of layer l.
+// neurons returns the number of neurons of layer l.
 func (c *config) neurons(l int) int {
 	n := c.FF
 	if c.LayerParts != nil {

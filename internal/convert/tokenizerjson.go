@@ -179,7 +179,7 @@ func (v *vocabulary) readUnigram(j *tokenizerJSON, size int) error {
 	return nil
 }
 
-// sentencePieceFlags writes for llama.cpp what the components of a Unigram model do to spaces and characters.
+// sentencePieceFlags sets llama.cpp's keys for how the components of a Unigram model change spaces and characters.
 func (v *vocabulary) sentencePieceFlags(j *tokenizerJSON) {
 	prefix := false
 	for _, n := range j.Normalizer.Parts() {
@@ -201,7 +201,7 @@ func (v *vocabulary) sentencePieceFlags(j *tokenizerJSON) {
 	v.addSpacePrefix = &prefix
 }
 
-// readWordPiece reads BERT's vocabulary, in which GGUF files mark what begins a word and not what continues one.
+// readWordPiece reads BERT's vocabulary. GGUF files mark tokens that begin a word, not tokens that continue one.
 func (v *vocabulary) readWordPiece(j *tokenizerJSON, size int) error {
 	var ids map[string]int
 	if err := checkpoint.DecodeJSON(v.path+": model.vocab", j.Model.Vocab, &ids); err != nil {
@@ -306,8 +306,8 @@ func parseMerges(path string, raw json.RawMessage) ([][2]string, error) {
 	return out, nil
 }
 
-// setMerges writes merges as GGUF files have them, and reports whether that loses where a part ends: a part with a
-// space.
+// setMerges writes merges in GGUF's form. It reports whether that loses the boundary between parts, because a part has
+// a space.
 func (v *vocabulary) setMerges(merges [][2]string) (lost bool) {
 	v.merges = make([]string, len(merges))
 	for i, m := range merges {
@@ -356,7 +356,8 @@ func (v *vocabulary) likeSentencePiece(j *tokenizerJSON, ids map[string]int, mer
 	return v.scoreMerges(ids, merges, notes)
 }
 
-// scoreMerges scores every merged piece by how many pieces come before it, and notes where pairs say more than that.
+// scoreMerges scores every merged piece by the number of pieces before it. It notes when the order of pairs has more
+// information than these scores.
 func (v *vocabulary) scoreMerges(ids map[string]int, merges [][2]string, notes func(string)) error {
 	rank := make(map[string]int, len(ids))
 	last, grouped := "", true
@@ -390,7 +391,7 @@ func isByteToken(text string) bool {
 // templateFlags reads from the post-processor whether a text begins with BOS and ends with EOS.
 func (v *vocabulary) templateFlags(d *tokenizer.Definition, tok *tokenizerConfig) {
 	before, after, err := d.Ends()
-	if err != nil { // New will say it
+	if err != nil { // New will report it
 		return
 	}
 	// What stands at an end is BOS or EOS, unless tokenizer_config.json names another.
@@ -415,8 +416,8 @@ func (v *vocabulary) templateFlags(d *tokenizer.Definition, tok *tokenizerConfig
 	}
 }
 
-// readVocabJSON reads the older form of a byte-level BPE: vocab.json and merges.txt, whose pre-tokenizer follows from
-// the tokenizer's class.
+// readVocabJSON reads the older form of a byte-level BPE: vocab.json and merges.txt. The tokenizer's class determines
+// the pre-tokenizer.
 func readVocabJSON(path, mergesPath string, c *config, tok *tokenizerConfig) (*vocabulary, error) {
 	pre := map[string]string{
 		"GPT2Tokenizer": "gpt-2", "GPT2TokenizerFast": "gpt-2", "Qwen2Tokenizer": "qwen2", "Qwen2TokenizerFast": "qwen2",

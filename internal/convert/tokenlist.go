@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// readTokenList reads PLaMo 2's tokenizer.jsonl, whose lines are lists that begin with a token, its score and its kind.
+// readTokenList reads PLaMo 2's tokenizer.jsonl. Each line is a list that begins with a token, its score and its kind.
 // size is the number of embedding rows.
 func readTokenList(path string, size int) (*vocabulary, error) {
 	data, err := checkpoint.ReadFile(path)

@@ -47,18 +47,18 @@ func HasTower(dir string) bool {
 	return ok
 }
 
-// Limits of towers, as those that the engine has.
+// Limits of towers, as in the engine.
 const (
 	maxSide  = 1 << 12 // pixels of squares
-	maxPatch = 1 << 8  // of patches
+	maxPatch = 1 << 8  // pixels of a patch's side
 )
 
 // towerKind is a kind of towers.
 type towerKind struct {
 	name          string   // clip.projector_type
 	mixed         bool     // it is clip.vision.projector_type instead, as of models that also hear
-	architectures []string // of config.json
-	parts         []string // what its tensors' names begin with, with and without "model." before them
+	architectures []string // architectures in config.json
+	parts         []string // prefixes of its tensors' names, with and without "model." before them
 	plan          func(*towerPlan)
 }
 
@@ -79,12 +79,12 @@ type towerPlan struct {
 	kind      towerKind
 	config    *fields // config.json
 	vision    *fields // vision_config
-	processor *fields // of preprocessor_config.json and processor_config.json
+	processor *fields // from preprocessor_config.json and processor_config.json
 	dir       string
-	name      string // that config.json gives
+	name      string // config.json's name
 
 	width, layers, heads int
-	unused               int  // the folder's layers after those
+	unused               int  // the folder's layers after the used ones
 	textWidth            int  // numbers of a row that the text model reads
 	image, patch         int  // sides in pixels
 	exact                bool // the output is F32
@@ -137,8 +137,8 @@ func openTower(dir string) (*towerPlan, error) {
 	return t, nil
 }
 
-// readProcessor returns what the folder says of its image processor: preprocessor_config.json and, before it,
-// processor_config.json, each with the part that older or newer folders have for pictures.
+// readProcessor returns the settings of the folder's image processor: preprocessor_config.json, overridden by
+// processor_config.json, each with the object for pictures that older or newer folders have.
 func readProcessor(dir string) (*fields, error) {
 	all := &fields{path: filepath.Join(dir, "preprocessor_config.json"), of: map[string]json.RawMessage{}}
 	for _, file := range []struct{ name, part string }{{"preprocessor_config.json", "media_proc_cfg"}, {"processor_config.json", "image_processor"}} {
@@ -185,10 +185,10 @@ func (t *towerPlan) keys(dir string, o *Options) []gguf.KV {
 	}, t.more...)
 }
 
-// towerSizes are the published defaults of what a folder may leave out.
+// towerSizes are the published defaults of sizes that a folder may lack.
 type towerSizes struct{ width, layers, heads, image, patch int }
 
-// read reads the sizes, and adds the keys that all towers have but for the width of feed-forward layers.
+// read reads the sizes, and adds the keys that all towers have, except the width of feed-forward layers.
 func (t *towerPlan) read(def towerSizes, eps float64) {
 	v := t.vision
 	t.width = v.count(def.width, maxWidth, "embed_dim", "hidden_size", "vt_hidden_size") // Qwen2-VL's hidden_size is the text model's
@@ -234,7 +234,7 @@ func (t *towerPlan) common(eps float64) {
 	t.key("vision.image_std", t.colour("image_std", 1))
 }
 
-// colour returns a number each for red, green and blue, or none each where the processor does not normalise.
+// colour returns a number each for red, green and blue, or three times none if the processor does not normalise.
 func (t *towerPlan) colour(key string, none float32) []float32 {
 	c, normalises := []float32(nil), true
 	t.processor.read(key, &c)
@@ -254,14 +254,14 @@ func (t *towerPlan) activation(key, def string) {
 		t.key("use_gelu", true)
 	case "silu":
 		t.key("use_silu", true)
-	case "quick_gelu": // which files do not say
+	case "quick_gelu": // files do not state it
 	default:
 		t.vision.fail(key, "activation %.40q is not supported; supported are gelu, silu and quick_gelu", name)
 	}
 }
 
-// in returns part, which tensors' names begin with, with what the folder has before it, of the first of parts that it
-// holds.
+// in returns the first of parts that begins names of the folder's tensors, with "model." before it if the folder has
+// that.
 func (t *towerPlan) in(parts ...string) string {
 	for _, part := range parts {
 		for _, root := range []string{part, "model." + part} {
@@ -277,7 +277,7 @@ func (t *towerPlan) in(parts ...string) string {
 
 func (t *towerPlan) has(name string) bool { return t.source.Tensors[name] != nil }
 
-// rowsOf returns the rows of a matrix of the folder, 1 where it is not there or none.
+// rowsOf returns the rows of a matrix of the folder, or 1 if it is absent or no matrix.
 func (t *towerPlan) rowsOf(name string) int {
 	s := t.source.Tensors[name]
 	if s == nil || len(s.Shape) < 2 || s.Shape[0] < 1 || s.Shape[0] > maxWidth {
@@ -286,13 +286,13 @@ func (t *towerPlan) rowsOf(name string) int {
 	return s.Shape[0]
 }
 
-// linear plans a product, and its bias where the folder has one.
+// linear plans a product, and its bias if the folder has one.
 func (t *towerPlan) linear(name, from string, out, in int) {
 	t.product(name, from, out, in, out, nil)
 }
 
-// product is linear of a product that has so many rows in the folder, of which row gives the one of a row of the file;
-// nil is the identity.
+// product is linear for a matrix with stored rows in the folder. row gives the folder's row for a row of the file; nil
+// is the identity.
 func (t *towerPlan) product(name, from string, out, in, stored int, row func(int) int) *tensor {
 	w := t.from(name+".weight", from+".weight", []int{out, in}, []int{stored, in})
 	w.row = row
@@ -305,7 +305,7 @@ func (t *towerPlan) product(name, from string, out, in, stored int, row func(int
 // halved is for matrices that programs transpose or read as filters, so that they have neither blocks nor BF16.
 func (t *towerPlan) halved(w *tensor) { w.half, w.plain = !t.exact, t.exact }
 
-// norm plans a norm, and its bias where the folder has one.
+// norm plans a norm, and its bias if the folder has one.
 func (t *towerPlan) norm(name, from string, width int) *tensor {
 	w := t.from(name+".weight", from+".weight", []int{width}, []int{width})
 	if t.has(from + ".bias") {
@@ -321,7 +321,7 @@ func (t *towerPlan) float(name, from string, shape ...int) *tensor {
 	return w
 }
 
-// filter plans the filter of patches that the folder has as a convolution, and its bias where it has one.
+// filter plans the filter of patches that the folder has as a convolution, and its bias if it has one.
 func (t *towerPlan) filter(from string) {
 	t.float("v.patch_embd.weight", from+".weight", t.width, 3, t.patch, t.patch)
 	t.filterBias(from)
@@ -333,7 +333,7 @@ func (t *towerPlan) filterBias(from string) {
 	}
 }
 
-// filters plans one filter each of the two moments that the folder's has, and its bias where it has one.
+// filters plans two filters, one for each of the two frames of the folder's filter, and its bias if it has one.
 func (t *towerPlan) filters(from string) {
 	moment := t.patch * t.patch // numbers, of one colour
 	for i, name := range []string{"v.patch_embd.weight", "v.patch_embd.weight.1"} {
@@ -343,8 +343,8 @@ func (t *towerPlan) filters(from string) {
 	t.filterBias(from)
 }
 
-// pixelsLast plans the filter of patches that the folder has as a matrix, whose columns go by place and then by colour,
-// and its bias where it has one. side is a patch's in pixels.
+// pixelsLast plans the filter of patches that the folder has as a matrix, and its bias if it has one. The matrix's
+// columns are ordered by place and then by colour. side is a patch's in pixels.
 func (t *towerPlan) pixelsLast(from string, side int) *tensor {
 	n := 3 * side * side
 	w := t.from("v.patch_embd.weight", from+".weight", []int{t.width, n}, []int{t.width, n})
@@ -353,14 +353,15 @@ func (t *towerPlan) pixelsLast(from string, side int) *tensor {
 	return w
 }
 
-// coloursLast gives, for a number of a patch that goes by colour and then by place, its number where places go first.
+// coloursLast maps an element of a patch, ordered by colour and then by place, to its index in the order by place and
+// then by colour.
 func coloursLast(side int) func(int) int {
 	return func(i int) int { return i%(side*side)*3 + i/(side*side) }
 }
 
 // towerBlock names the parts of a block in a folder. Empty names are of parts that there are not.
 type towerBlock struct {
-	layer               string // what precedes, with %d for the layer
+	layer               string // prefix of the names, with %d for the layer
 	attnNorm, ffnNorm   string
 	q, k, v, qkv, out   string
 	qNorm, kNorm        string
@@ -370,10 +371,11 @@ type towerBlock struct {
 	scale               string                          // a number or vector
 	split               bool                            // qkv becomes three matrices
 	turned              func(headDim int) func(int) int // the folder's row of a row of queries and keys; nil: the same
-	dim                 int                             // of a head; 0: they share the width
+	dim                 int                             // elements of a head; 0: the heads share the width
 }
 
-// blocks plans the blocks after root, and adds the key of their feed-forward layers' width, which is the folder's tensors'.
+// blocks plans the blocks after root, and adds the key of their feed-forward layers' width, which it takes from the
+// folder's tensors.
 func (t *towerPlan) blocks(root string, b towerBlock) {
 	first := root + fmt.Sprintf(b.layer, 0) + b.up
 	ff := max(t.rowsOf(first+".weight"), t.rowsOf(first+".linear.weight"))
@@ -421,7 +423,7 @@ func (t *towerPlan) blocks(root string, b towerBlock) {
 	}
 }
 
-// normed returns the width of a norm of queries or keys: that of a head, or of all.
+// normed returns the width of a norm of queries or keys: one head's, or all heads'.
 func (t *towerPlan) normed(from string, dim int) int {
 	if s := t.source.Tensors[from+".weight"]; len(s.Shape) == 1 && s.Shape[0] == t.width {
 		return t.width
@@ -429,8 +431,8 @@ func (t *towerPlan) normed(from string, dim int) int {
 	return dim
 }
 
-// attention plans the matrices of attention, in which all heads together have so many rows each of queries, keys and
-// values. turn gives the folder's row of a row of queries and keys.
+// attention plans the matrices of attention. All heads together have rows rows each of queries, keys and values. turn
+// gives the folder's row of a row of queries and keys.
 func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func(int) int) {
 	switch {
 	case b.qkv == "":
@@ -459,8 +461,8 @@ func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func
 	t.clamped(to+"attn_out", from+b.out, t.width, rows)
 }
 
-// clampedRows plans a product with the bounds of what it takes and gives, where the folder has them. Folders with bounds
-// have the matrix in a part of its own.
+// clampedRows plans a product, with the bounds of its inputs and outputs if the folder has them. Folders with bounds
+// have the matrix in an object of its own.
 func (t *towerPlan) clampedRows(name, from string, out, in int, row func(int) int) {
 	weight := from
 	if t.has(from + ".linear.weight") {
@@ -494,7 +496,7 @@ func (t *towerPlan) finish(notes func(string)) error {
 	return t.plan.finish(notes)
 }
 
-// leaveOut marks tensors as used whose names begin so.
+// leaveOut marks tensors as used if their names begin with prefix.
 func (t *towerPlan) leaveOut(prefix string) {
 	for name := range t.source.Tensors {
 		if strings.HasPrefix(name, prefix) {

@@ -67,7 +67,7 @@ func towerKinds() []towerKind {
 	}
 }
 
-// siglip plans SigLIP's blocks and what surrounds them, but for the filter of patches.
+// siglip plans SigLIP's blocks and the tensors around them, without the filter of patches.
 func (t *towerPlan) siglip(root string) {
 	t.blocks(root, towerBlock{
 		layer: "encoder.layers.%d.", attnNorm: "layer_norm1", ffnNorm: "layer_norm2",
@@ -97,14 +97,14 @@ func (t *towerPlan) inverse(of *fields, key string) int {
 	return 1
 }
 
-// expect refuses numbers that files do not say and programs take for granted.
+// expect refuses numbers other than the one that programs assume and files do not state.
 func (t *towerPlan) expect(of *fields, key string, want float64) {
 	if v := of.number(want, key); v != want {
 		of.fail(key, "%g is not supported; %g is", v, want)
 	}
 }
 
-// base refuses other bases of rotations than what programs take for granted.
+// base refuses bases of rotations other than the one that programs assume.
 func (t *towerPlan) base(want float64) {
 	t.expect(t.vision, "rope_theta", want)
 	in := t.vision.within("rope_parameters")
@@ -305,8 +305,8 @@ func kimiK25Tower(t *towerPlan) {
 	t.linear("mm.2", second, t.textWidth, hidden)
 }
 
-// splitHalves gives, for heads of which the first half turns by the column and the second by the row, the row of a head
-// in which pairs of both take turns.
+// splitHalves maps rows of heads in which the first half rotates by the column and the second by the row to rows of a
+// source in which pairs of both alternate.
 func splitHalves(headDim int) func(int) int {
 	return func(r int) int {
 		i := r % headDim
@@ -322,7 +322,7 @@ func lfm2Tower(t *towerPlan) {
 	if grid*grid != cells {
 		v.fail("num_patches", "%d are not a square", cells)
 	}
-	delete(v.of, "image_size") // of the model that the tower was made from
+	delete(v.of, "image_size") // it describes the model that the tower was made from
 	all := v.count(12, maxLayers, "num_hidden_layers")
 	last := t.config.number(-1, "vision_feature_layer")
 	if last != math.Trunc(last) || last > -1 || last <= -1-float64(all) {

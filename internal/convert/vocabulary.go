@@ -25,7 +25,7 @@ const (
 	tokenByte    int32 = 6
 )
 
-// Scores of tokens that merging never makes; the numbers are those of llama.cpp's converter.
+// Scores of tokens that merging never makes, as in llama.cpp's converter.
 const (
 	scoreAdded  = -1000
 	scoreUnused = -10000
@@ -39,12 +39,12 @@ type vocabulary struct {
 	tokens []string
 	scores []float32 // llama, t5 and plamo2
 	types  []int32
-	merges []string // gpt2, and what llama's scores are made from
+	merges []string // gpt2; llama's scores are made from them, too
 
 	definition *tokenizer.Definition // the rest of tokenizer.json; nil without one
-	unknown    int                   // the unknown token's id plus 1, where the model itself names it
-	full       []float64             // t5: scores, where they are no float32
-	further    string                // bert: what tokenizer.json puts before what continues a word
+	unknown    int                   // the unknown token's id plus 1, if the model itself names it
+	full       []float64             // t5: scores that are not float32
+	further    string                // bert: tokenizer.json's prefix of tokens that continue a word
 	charsmap   []byte                // t5: precompiled normalization
 
 	lowercase, stripAccents bool // bert
@@ -52,14 +52,15 @@ type vocabulary struct {
 	ends           []int32        // tokens that end a generation, the text's end first
 	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
 	addBOS, addEOS *bool
-	addSEP         *bool // between two texts there are two ends of a text; nil: nobody says
+	addSEP         *bool // between two texts there are two end tokens; nil: not stated
 	addSpacePrefix *bool
 	squeeze        bool
 	templates      map[string]string // chat templates by name; "default" is the usual one
 }
 
-// readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl, else tekken.json, else tiktoken.model, else RWKV's World vocabulary. gen may name ends of texts.
+// readVocabulary reads the folder's tokenizer: a usable tokenizer.model, else tokenizer.json, else vocab.json with
+// merges.txt, else tokenizer.jsonl, else tekken.json, else tiktoken.model, else RWKV's World vocabulary. gen may name
+// end tokens.
 func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func readVocabulary(dir string, c *config, gen generation, notes func(string)) (
 	return v, err
 }
 
-// check builds the tokenizer once, so that a vocabulary which could not be used is refused now.
+// check builds the tokenizer once, so that an unusable vocabulary is refused now.
 func (v *vocabulary) check() error {
 	t := tokenizer.Vocab{
 		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges, Definition: v.definition,
@@ -154,7 +155,7 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it; download the model's folder with all its files", dir)
 }
 
-// readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.
+// readSentencePiece reads a tokenizer.model and the added tokens of its folder. size is the number of embedding rows.
 func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	data, err := checkpoint.ReadFile(path)
 	if err != nil {
@@ -194,12 +195,12 @@ func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(s
 	return v, v.addTokens(added, size, notes)
 }
 
-// asUnigram takes what a Unigram model has beside its pieces, and orders these as the tokenizer's class does.
+// asUnigram reads a Unigram model's settings, and orders its pieces as the tokenizer's class does.
 func (v *vocabulary) asUnigram(m *sentencePiece, tok *tokenizerConfig) error {
 	v.model, v.charsmap = "t5", m.charsmap
 	yes, no := true, false
 	switch class := strings.TrimSuffix(tok.Class, "Fast"); class {
-	case "XLMRobertaTokenizer": // of fairseq's order, in which <pad> comes second
+	case "XLMRobertaTokenizer": // fairseq's order, in which <pad> comes second
 		const first = 3 // pieces before it are <unk>, <s> and </s>
 		if len(m.pieces) < first {
 			return fmt.Errorf("%s: %d pieces are too few for %s", v.path, len(m.pieces), tok.Class)
@@ -223,7 +224,7 @@ func (v *vocabulary) asUnigram(m *sentencePiece, tok *tokenizerConfig) error {
 	return nil
 }
 
-// sentinels returns T5's tokens <extra_id_0> and so on, of which the first stands last, behind n pieces.
+// sentinels returns T5's tokens <extra_id_0> and so on, in reverse order, to follow n pieces.
 func sentinels(n, size int) (added []tokenizer.AddedToken) {
 	const usual = 100
 	for i := range min(usual, size-n) {
@@ -232,7 +233,7 @@ func sentinels(n, size int) (added []tokenizer.AddedToken) {
 	return added
 }
 
-// complete takes the definition from a tokenizer.json beside a tokenizer.model, if both have the same tokens.
+// complete takes the definition from a tokenizer.json in the folder of a tokenizer.model, if both have the same tokens.
 func (v *vocabulary) complete(path string, size int, tok *tokenizerConfig) {
 	j, err := readTokenizerJSON(path, size, tok, func(string) {})
 	if err != nil || j.model != v.model || len(j.tokens) > len(v.tokens) {

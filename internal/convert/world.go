@@ -18,8 +18,8 @@ const worldFile = "rwkv_vocab_v20230424.txt"
 // worldTurn is the token that ends a turn of a conversation, as files write it.
 const worldTurn = `\n\n`
 
-// readWorld reads RWKV's World vocabulary, whose lines have a token's number, the token as Python writes a text or
-// bytes, and its length in bytes. Token 0 ends texts. size is the number of embedding rows.
+// readWorld reads RWKV's World vocabulary. Each line has a token's number, the token as a Python literal of a text or
+// of bytes, and its length in bytes. Token 0 ends texts. size is the number of embedding rows.
 func readWorld(path string, size int) (*vocabulary, error) {
 	data, err := checkpoint.ReadFile(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func (v *vocabulary) endWorld() {
 	}
 }
 
-// worldToken returns the bytes of the token in a line, which must be that of number id.
+// worldToken returns the bytes of the token in a line, which must have number id.
 func worldToken(line string, id int) (string, error) {
 	number, rest, _ := strings.Cut(line, " ")
 	at := strings.LastIndexByte(rest, ' ')
@@ -70,7 +70,7 @@ func worldToken(line string, id int) (string, error) {
 	return token, nil
 }
 
-// pythonLiteral returns the bytes of a text or of bytes as Python writes them; those of a text are UTF-8.
+// pythonLiteral returns the bytes of a Python literal of a text or of bytes; a text's bytes are UTF-8.
 func pythonLiteral(s string) (string, error) {
 	bad := errors.New("its token is no text or bytes as Python writes them")
 	body, isBytes := strings.CutPrefix(s, "b")

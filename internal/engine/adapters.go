@@ -5,7 +5,7 @@ import "slices"
 // An Adapter is a LoRA adapter of an open engine.
 type Adapter struct {
 	Path  string
-	Scale float32 // for requests that do not say their own
+	Scale float32 // the adapter's default scale, for requests without their own
 }
 
 // Adapters returns the engine's adapters.

@@ -2,9 +2,9 @@ package engine
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Where checkpoints of recurrent states are made: near a prompt's end, and at least so many positions apart. The last
-// positions of a prompt are those that the next turn of a conversation may begin differently, such as a template's
-// beginning of an answer. They are as many as cost no more than one, in a step of their own.
+// Checkpoints of recurrent states are made near a prompt's end, and at least checkpointEvery positions apart. The next
+// turn of a conversation may begin differently from the prompt's last positions, such as a template's beginning of an
+// answer. A step of only checkpointTail positions costs no more than a step of one.
 const (
 	checkpointTail  = compute.FewTokens
 	checkpointEvery = 512
@@ -15,9 +15,9 @@ func (s *scheduler) keepsCheckpoints(t *task) bool {
 	return s.kv.States > 0 && t.reuse != ReuseNone && !t.private() && t.pooled == nil
 }
 
-// upToCheckpoint cuts t's next n positions, of which logits of out are wanted, where a checkpoint is due before a
-// prompt's end, and where their arithmetic changes: rows of a kind lie together in a step, and a state reads them in
-// order.
+// upToCheckpoint shortens t's next n positions, which have out rows of logits. They end where a checkpoint is due
+// before a prompt's end, and where positions of prompts and generated ones meet: a step groups rows by kind, and a
+// state reads positions in order.
 func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	at, most := t.kv.Len(), n
 	if s.keepsCheckpoints(t) && !t.decodes() {
@@ -79,7 +79,7 @@ func (s *scheduler) checkpoint(t *task) {
 	rest, since := t.backlog(), t.kv.Len()-t.kv.Marked()
 	// Where less than two tails are left, upToCheckpoint cuts none off.
 	due := rest > 0 && rest <= 2*checkpointTail && since > checkpointTail
-	if t.taken > 0 { // what branches share ends there
+	if t.taken > 0 { // branches share positions up to there
 		due = t.kv.Len() == t.taken && since > 0
 	}
 	if due || since >= checkpointEvery {

@@ -10,16 +10,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// Comparison says what predicting neurons changes, on a text: the model as it runs beside itself with every neuron.
+// Comparison says how predicting neurons changes the results on a text, compared with computing every neuron.
 type Comparison struct {
-	Tokens          int           // that were compared, each evaluated as a single token
+	Tokens          int           // tokens that were compared, each evaluated as a single token
 	Divergence      float64       // mean Kullback-Leibler divergence of the next token's probabilities from the dense ones, in nats
 	SameTop         float64       // share of tokens after which both think the same one likeliest
-	Time, DenseTime time.Duration // that the tokens took
+	Time, DenseTime time.Duration // time of these tokens
 }
 
-// Compare reads the first prompt tokens as a prompt, and then compares each of the others. It takes steps between those
-// of requests, and the pages of twice as many tokens; nothing of it serves them.
+// Compare reads the first prompt tokens as a prompt, and then compares each of the other tokens. Its steps run between
+// the steps of requests. It needs pages for twice as many tokens, and no request can reuse them.
 func (e *Engine) Compare(ctx context.Context, tokens []int32, prompt int) (Comparison, error) {
 	var c Comparison
 	if prompt < 1 || prompt >= len(tokens) {
@@ -37,7 +37,7 @@ func (e *Engine) Compare(ctx context.Context, tokens []int32, prompt int) (Compa
 			return c, err
 		}
 	}
-	var rows [2][]float32 // of logits, of sparse and dense
+	var rows [2][]float32 // logits of the sparse and of the dense step
 	for i := prompt; i < len(tokens); i++ {
 		for which, s := range []*Sequence{sparse, dense} {
 			if err := ctx.Err(); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) Compare(ctx context.Context, tokens []int32, prompt int) (Compa
 	return c, nil
 }
 
-// add compares logits [n_vocab] behind a token.
+// add compares the logits [n_vocab] after a token.
 func (c *Comparison) add(sparse, dense []float32) {
 	c.Tokens++
 	c.Divergence += divergence(dense, sparse)
@@ -80,7 +80,7 @@ func divergence(p, q []float32) float64 {
 		l := float64(p[i]) - lp
 		sum += math.Exp(l) * (l - float64(q[i]) + lq)
 	}
-	return max(0, sum) // it cannot be less but by rounding
+	return max(0, sum) // only rounding makes it negative
 }
 
 // logSum returns ln Σ exp(x).

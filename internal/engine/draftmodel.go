@@ -14,17 +14,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// DraftModel is a smaller model whose likeliest tokens are guesses of a larger one's.
+// DraftModel is a smaller model that drafts tokens for a larger one: its likeliest tokens.
 type DraftModel struct {
 	Engine *Engine // the caller's, open as long as the larger model is
-	Least  float32 // a guess ends before a token that has a smaller probability
+	Least  float32 // a draft ends before a token with a smaller probability
 }
 
 // mostExtraTokens is the number of tokens that one of two vocabularies may have more: files of one family are padded
 // differently. As in llama.cpp.
 const mostExtraTokens = 128
 
-// check says why d's guesses are no tokens of a model with tokenizer t, or nil.
+// check returns why d's tokens cannot be tokens of a model with tokenizer t, or nil.
 func (d *DraftModel) check(path string, t *tokenizer.Tokenizer) error {
 	own := d.Engine.tok
 	refuse := func(format string, args ...any) error {
@@ -51,12 +51,12 @@ type drafter struct {
 	chances speculate.Chances
 
 	mu    sync.Mutex
-	read  float64 // nanoseconds until the first guess, in which what is new of the text is read, averaged; 0: none was made
-	token float64 // nanoseconds of each guess behind it, averaged; 0: none was made
-	ended error   // why nothing is guessed any more
+	read  float64 // nanoseconds until the first draft token, including reading the new part of the text, averaged; 0: none was made
+	token float64 // nanoseconds of each later draft token, averaged; 0: none was made
+	ended error   // why no tokens are drafted any more
 }
 
-// took learns what n guesses took, the first of them so long.
+// took records the time of n draft tokens: first for the first one, and rest for the others.
 func (d *drafter) took(n int, first, rest time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,37 +72,37 @@ func (d *drafter) took(n int, first, rest time.Duration) {
 	}
 }
 
-// priced adds what making guesses takes to the cost of checking them, where the time of a step is known.
+// priced adds the time of making draft tokens to the cost of checking them, if the time of a step is known.
 func (d *drafter) priced(c speculate.Cost) speculate.Cost {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.Step > 0 {
 		token := cmp.Or(d.token, d.read)
-		c.Once += (d.read - token) / c.Step // the first takes as long as reading does, each of the others a token's time
+		c.Once += (d.read - token) / c.Step // the first takes as long as reading does, each of the others the time of one token
 		c.Each += token / c.Step
 	}
 	return c
 }
 
-// textGuesser guesses what the text so far says and, where that says nothing, what a draft model does if there is one.
+// textGuesser looks for draft tokens in the text so far. If it finds none, it asks the draft model, if there is one.
 type textGuesser struct {
 	d       *drafter          // nil: there is none
-	lookup  *speculate.Lookup // nil: the text so far guesses nothing
+	lookup  *speculate.Lookup // nil: no tokens are drafted from the text so far
 	text    []int32           // for the draft model
 	sampler *sample.Sampler   // chooses the likeliest
-	asked   bool              // the last guesses were the draft model's
-	spent   time.Duration     // that it took to make them
+	asked   bool              // the draft model made the last draft tokens
+	spent   time.Duration     // time of making them
 	read    bool              // the draft model has read the prompt
-	least   float32           // guesses of the draft model end before a token that has a smaller probability
+	least   float32           // a draft of the draft model ends before a token with a smaller probability
 
 	budgets *budgets
 }
 
-// budgets bound what wrong guesses cost, by what makes them.
+// budgets bound what wrong draft tokens cost, for each source.
 type budgets struct{ lookup, model speculate.Budget }
 
-// ofModel is the length that Chances is given for a draft model's guesses, which are taken from no earlier place: that
-// of likely guesses.
+// ofModel is the length that Chances is given for draft tokens of a draft model, which do not come from an earlier
+// place in the text. It is the length of a likely draft.
 const ofModel = 64
 
 func (g *textGuesser) Accept(id int32) {
@@ -133,7 +133,7 @@ func (g *textGuesser) Draft(most int, cost func(most int) speculate.Cost) []int3
 	return g.ask(n)
 }
 
-// ask returns at most n guesses of the draft model. What goes wrong there ends guessing and no text.
+// ask returns at most n draft tokens of the draft model. An error there ends drafting, but not the text.
 func (g *textGuesser) ask(n int) (guesses []int32) {
 	d := g.d
 	d.mu.Lock()
@@ -162,7 +162,7 @@ func (g *textGuesser) ask(n int) (guesses []int32) {
 		d.mu.Unlock()
 		return nil
 	}
-	if took := monotime.Since(begin); g.read { // a prompt is read once, however much is guessed
+	if took := monotime.Since(begin); g.read { // a prompt is read once, however many tokens are drafted
 		g.spent = took
 		d.took(asked, first, took-first)
 	}
@@ -178,7 +178,7 @@ func (g *textGuesser) Outcome(drafted, accepted int) {
 	}
 }
 
-// settle tells what the last guesses gained in nanoseconds, where a token takes so many without them.
+// settle records how many nanoseconds the last draft tokens gained. token is the time of a token without draft tokens.
 func (g *textGuesser) settle(token, gained float64) {
 	lookup, model := gained, 0.0
 	if g.asked {
@@ -189,7 +189,7 @@ func (g *textGuesser) settle(token, gained float64) {
 	g.budgets.model.Note(token, model)
 }
 
-// guessers returns what makes the guesser of a new text.
+// guessers returns a function that makes the guesser of a new text.
 func (e *Engine) guessers(m DraftModel) (func(*Request) guesser, error) {
 	chances, b := &speculate.Chances{}, &budgets{}
 	lookup := func() *speculate.Lookup {
@@ -216,7 +216,7 @@ func (e *Engine) guessers(m DraftModel) (func(*Request) guesser, error) {
 	return func(r *Request) guesser {
 		s, err := sample.New(o, m.Engine.config.Vocab)
 		if err != nil {
-			panic(err) // it was made before
+			panic(err) // it was made before without an error
 		}
 		b.lookup.Begin()
 		b.model.Begin()

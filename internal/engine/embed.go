@@ -28,7 +28,7 @@ const (
 // ParsePooling returns the pooling of a name.
 func ParsePooling(name string) (Pooling, error) { return nn.ParsePooling(name) }
 
-// PoolingOf returns the pooling that a model's file names, or the mean where it names none.
+// PoolingOf returns the pooling that a model's file names, or else the mean.
 func PoolingOf(f *gguf.File) (Pooling, error) {
 	family, _, err := f.String("general.architecture")
 	if err != nil {
@@ -58,12 +58,12 @@ func (e *Engine) CheckPooling(p Pooling) error {
 	return nil
 }
 
-// Labels returns the names of the numbers that PoolRank gives, where the model's file has them.
+// Labels returns the names of PoolRank's numbers, if the model's file has them.
 func (e *Engine) Labels() []string { return e.head.Labels }
 
-// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as
-// many as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the
-// last layer's outputs behind the norm. When ctx ends, the request leaves and gives its memory back.
+// Embed returns the embedding of tokens: a vector of EmbeddingSize numbers, not normalised. With PoolNone it returns
+// one vector for each token, and with PoolRank the classification head's numbers. It pools the last layer's outputs
+// after the norm. When ctx ends, the request leaves and frees its memory.
 func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
 	all, err := e.EmbedAll(ctx, [][]int32{tokens}, p)
 	if err != nil {
@@ -72,7 +72,7 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	return all[0], nil
 }
 
-// EmbedAll returns what Embed returns for each of texts. As many of them share a step as it has room for.
+// EmbedAll returns Embed's result for each of texts. A step evaluates as many of them together as it has room for.
 func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][][]float32, error) {
 	if err := e.CheckPooling(p); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 		t.types = e.types(tokens)
 	}
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
-	if e.config.Later { // what a token sees must lie in one step
+	if e.config.Later { // a token sees later ones, so one step must have all of them
 		if len(tokens) > e.ubatch {
 			return nil, setting.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give %s", len(tokens), e.ubatch, setting.Step.To(len(tokens)))
 		}
@@ -141,7 +141,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 	return t, nil
 }
 
-// types returns the types of the tokens of a pair, where the model tells them apart; nil: all have the first.
+// types returns the types of the tokens of a pair, if the model distinguishes them; nil: all have the first type.
 func (e *Engine) types(tokens []int32) []int32 {
 	types := e.tok.PairTypes(tokens)
 	if slices.ContainsFunc(types, func(typ int32) bool { return int(typ) >= e.config.Types }) {
@@ -166,11 +166,11 @@ func (s *scheduler) finished(ctx context.Context, t *task) error {
 	return nil
 }
 
-// rerankTemplate is the key of a file's text in which {query} and {document} stand for what a reranker is asked.
+// rerankTemplate is the metadata key of a reranker's prompt, in which {query} and {document} stand for the texts.
 const rerankTemplate = "tokenizer.chat_template.rerank"
 
-// EncodePair returns the tokens by which a reranker is asked how a document answers a query: by the text that its file
-// has for it, else both with the special tokens of pairs.
+// EncodePair returns a reranker's tokens for the question how well a document answers a query. It uses the prompt in
+// the model's file, or else both texts with the special tokens of pairs.
 func (e *Engine) EncodePair(query, document string) []int32 {
 	if e.rerank == "" {
 		return e.tok.EncodePair(query, document)
@@ -178,7 +178,7 @@ func (e *Engine) EncodePair(query, document string) []int32 {
 	return e.tok.Encode(strings.NewReplacer("{query}", query, "{document}", document).Replace(e.rerank), false, true)
 }
 
-// pooled gathers hidden states. Until the task has been read it is the scheduler's, and afterwards its client's.
+// pooled gathers hidden states. The scheduler owns it until the task's tokens are evaluated, and the client afterwards.
 type pooled struct {
 	way    Pooling
 	states [][]float32 // [1 or n][n_embd]
@@ -196,7 +196,7 @@ func (p *pooled) wants(i, n int) bool {
 	return true
 }
 
-// add takes in the next position's state, which is copied.
+// add adds the next position's state, which it copies.
 func (p *pooled) add(state []float32) {
 	p.n++
 	if p.way == PoolNone || p.states == nil {
@@ -219,11 +219,11 @@ func (p *pooled) result() [][]float32 {
 	return p.states
 }
 
-// MaxNorm bounds what Normalise is asked for: larger norms are that of the largest magnitude to within rounding.
+// MaxNorm bounds Normalise's p: to within rounding, larger norms equal the largest magnitude.
 const MaxNorm = 32
 
-// Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p >
-// 0 by its p-norm, of which 2 is Euclid's.
+// Normalise scales an embedding as llama.cpp's --embd-normalize does: p = −1 leaves it as it is, 0 makes its largest
+// magnitude 32,760, and p > 0 makes its p-norm 1 (2: Euclid's norm).
 func Normalise(v []float32, p int) {
 	var sum float64
 	for _, x := range v {

@@ -29,64 +29,64 @@ type Options struct {
 	Cache
 	Neurons
 	Drafts
-	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
+	DraftModel DraftModel // drafts tokens, too; its Engine may be nil
 	Magnitudes []float32  // [layers] override the file's thresholds of mode threshold; nil: by Bound
 	Predicting []bool     // as model.Options'
 	Recall     bool       // as model.Options'
 	Adapters   []model.Adapter
-	Order      [][]int32               // [layers][n_ff] of neurons at load; nil keeps the file's
+	Order      [][]int32               // order of neurons [layers][n_ff] at load; nil keeps the file's
 	Observer   model.Observer          // sees feed-forward layers, which are then dense; may be nil
-	Devices    Devices                 // what the model is computed on
+	Devices    Devices                 // the devices that compute the model
 	Trace      *trace.Log              // keeps steps; may be nil
-	Clock      func() time.Duration    // by which steps are timed to choose how many tokens are guessed; nil: the machine's
-	Work       bool                    // steps are timed part by part, also while nobody watches
-	Expect     func(Memory)            // is told what loading will take, before it begins, and once more where it begins anew; may be nil
-	Disk       disk.Speeds             // of the model's file, as measured earlier; empty: unknown
-	Notice     func(string)            // is told in a line what the user should know; may be nil
-	Bundling   func(done, total int64) // is told how far the file of neurons is written, once for a model whose neurons stay on the disk; may be nil
+	Clock      func() time.Duration    // times steps, to choose how many tokens are drafted; nil: the machine's clock
+	Work       bool                    // times each part of steps, even while nobody watches
+	Expect     func(Memory)            // receives the memory that loading will take, before it begins, and again if it starts over; may be nil
+	Disk       disk.Speeds             // measured speeds of reading the model's file; empty: unknown
+	Notice     func(string)            // receives a line that the user should know; may be nil
+	Bundling   func(done, total int64) // reports progress while the file of neurons is written, once for a model with neurons on the disk; may be nil
 	Progress   func(done, total int64)
 }
 
 // Limits say how many tokens a model has room for, and how much memory it takes. Zero values mean defaults.
 type Limits struct {
 	Context   int    // tokens of KV cache that all texts share; 0: as many as the model was trained for
-	Sequences int    // texts that are generated at a time, others wait; 0: 1, or 8 in package powerinfer
+	Sequences int    // texts that are generated at a time; others wait; 0: 1, or 8 in package powerinfer
 	Batch     int    // tokens of prompts handed in at a time; 0: 2048
 	UBatch    int    // tokens of the largest step; 0: 512
-	RAM       *int64 // bytes of RAM that the model may take in all: of one that takes more, experts stay on the disk, or neurons of a prepared model; nil: what is available, less a reserve where weights stay there
+	RAM       *int64 // bytes of RAM that the model may take in all; if it needs more, experts stay on the disk, or neurons of a prepared model; nil: the available RAM, less a reserve if weights stay on the disk
 	Mapped    bool   // compute on the mapped file instead of copying weights into memory
 	Lock      bool   // keep weights out of swap (mlock)
 }
 
 // Cache says how keys and values are kept.
 type Cache struct {
-	compute.CacheTypes           // of keys and of values
+	compute.CacheTypes           // types of keys and values
 	Whole              bool      // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
-	Extension          Extension // lets texts be longer than those that the model was trained on; the zero value does not
+	Extension          Extension // lets texts be longer than the trained context; the zero value does not
 }
 
 // Neurons say which neurons of feed-forward layers are computed.
 type Neurons = model.Neurons
 
-// Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
+// Drafts says how the next tokens are drafted. One step checks all draft tokens. They change speed only.
 type Drafts struct {
-	Most     int  // tokens of a text that are guessed at a time; 0: none. Package powerinfer takes 0 for DefaultDrafts, a negative number for none, and at most MostDrafts
-	NoLookup bool // takes no guesses from the text so far, only from the other ways that are asked for
+	Most     int  // draft tokens of a text at a time, at most; 0: none. Package powerinfer takes 0 for DefaultDrafts, a negative number for none, and at most MostDrafts
+	NoLookup bool // takes no draft tokens from the text so far, only from the other sources that are asked for
 
-	// Hot says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's neurons,
-	// these guess; on the CPU alone, in modes exact and off, those that the file's predictors choose.
+	// Hot says whether the model's own hot neurons draft tokens, too. With GPUs that hold some of a layer's neurons,
+	// these neurons do. On the CPU alone, in modes exact and off, the neurons that the file's predictors choose do.
 	Hot HotDrafts
 
-	// Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons. Files without such
-	// a layer are refused. The layer is on the GPU of the model's last layer where there is room, else in RAM; if RAM
-	// has no room for it, either, the model runs without it.
+	// Further lets the file's layer for multi-token prediction (MTP) draft tokens, in place of hot neurons. Files
+	// without such a layer are refused. The layer is on the GPU of the model's last layer if there is room, else in
+	// RAM. If RAM has no room for it, either, the model runs without it.
 	Further bool
 
-	// Head is the file of a draft head, which guesses tokens in place of the file's layer and of hot neurons. It stays
-	// open as long as the engine, and is computed where that layer would be. nil: there is none.
+	// Head is the file of a draft head, which drafts tokens in place of the MTP layer and of hot neurons. It stays open
+	// as long as the engine. It is computed on the device that the MTP layer would be on. nil: there is none.
 	Head *gguf.File
 
-	Least float32 // guesses of a draft model, of hot neurons or of that layer end before a token that has a smaller probability
+	Least float32 // a draft of a draft model, of hot neurons or of the MTP layer ends before a token with a smaller probability
 }
 
 // UsualBatch is the number of tokens of a prompt handed in at a time unless the options say otherwise, as in llama.cpp.
@@ -97,14 +97,15 @@ func (o *Options) LargestStep() int {
 	return min(pick(o.UBatch, model.UsualStep), pick(o.Batch, UsualBatch))
 }
 
-// PictureStep returns how many rows of a picture that see each other a step has room for, beside single tokens.
+// PictureStep returns how many rows of one picture a step has room for, in addition to single tokens, if the rows see
+// each other.
 func (o *Options) PictureStep() int { return pictureStep(o.LargestStep(), pick(o.Sequences, 1)) }
 
 // Engine owns a loaded model and its cache. Its methods may be called from several goroutines.
 type Engine struct {
 	sched   *scheduler
 	mu      sync.Mutex // the model's turn: held while a step runs
-	path    string     // of the model's file, for messages
+	path    string     // the model's file, for messages
 	model   *model.Model
 	tok     *tokenizer.Tokenizer
 	dev     compute.Device
@@ -114,20 +115,20 @@ type Engine struct {
 	config  model.Config
 	head    *model.Head
 	rerank  string                   // see rerankTemplate
-	past    []model.NeuronUse        // [layers] what was computed before GPUs were given up; nil: none was
+	past    []model.NeuronUse        // [layers] counts from before GPUs were given up; nil: none
 	broken  error                    // nothing can be computed any more
-	digest  func() [sha256.Size]byte // of file
+	digest  func() [sha256.Size]byte // digest of file
 	context int
 	batch   int
 	ubatch  int
 	outputs int
-	drafts  int                      // of a sequence, at most
-	guesser func(r *Request) guesser // of a new text
-	hot     *hotDrafts               // nil: nothing is guessed
+	drafts  int                      // the largest number of draft tokens of a sequence
+	guesser func(r *Request) guesser // returns the guesser of a new text
+	hot     *hotDrafts               // nil: hot neurons draft no tokens
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
-	stream  *gguf.Stream // of layers that steps read; nil: there are none
+	stream  *gguf.Stream // layers that steps read from the disk; nil: there are none
 	looked  looked       // at the file
 	bundle  *bundle.File // from which neurons on the disk are read, or nil
 	rows    [][]float32  // [n_out][n_vocab] logits of the last step
@@ -139,9 +140,9 @@ type Engine struct {
 	units unitCount
 	slow  slowDisk
 
-	watchers int      // how many look at what steps do
-	loads    int      // how often the model was loaded: what it counts began anew
-	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
+	watchers int      // number of watchers
+	loads    int      // how often the model was loaded; each time its counts begin again
+	spent    [2]Spent // counted while somebody watched: steps of single tokens, and steps with prompts
 }
 
 // Open loads the model in f, which must stay open as long as the engine: Options.Mapped computes on it, and a GPU
@@ -191,7 +192,8 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// load takes the model in, on whatever Devices opens, until that works or there is nothing left to try.
+// load loads the model on the devices that Devices opens. If that fails it tries the next, until one works or none is
+// left.
 func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
@@ -282,12 +284,12 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
 	dev.Tune()
 	if o.Observer != nil {
-		return nil // GPUs have no part in what is observed
+		return nil // GPUs cannot compute observed layers
 	}
 	return m.Rehearse()
 }
 
-// model returns what o says of the model whatever the machine is.
+// model returns o's options of the model that do not depend on the machine.
 func (o *Options) model() model.Options {
 	return model.Options{
 		Neurons: o.Neurons, Magnitudes: o.Magnitudes, Predicting: o.Predicting, Recall: o.Recall,
@@ -302,11 +304,11 @@ func pick(v, def int) int {
 	return def
 }
 
-// Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
+// Drafts returns the largest number of draft tokens of a text in a step; 0: none.
 func (e *Engine) Drafts() int { return e.drafts }
 
-// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and
-// at least, and the probability from which on guesses of the model are checked.
+// DraftsOf returns the largest number of draft tokens of a request's text in a step, or 0, the least number that is
+// checked, and the least probability of a draft token that the model itself makes.
 func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
 		most = min(e.drafts, pick(r.Drafts, e.drafts))
@@ -318,12 +320,12 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	return most, min(r.FewestDrafts, most), least
 }
 
-// GuessesFurther reports whether the file's layer that predicts a further token is asked for, or a draft head.
+// GuessesFurther reports whether the options ask for the file's MTP layer or for a draft head.
 func (o *Options) GuessesFurther() bool {
 	return (o.Drafts.Further || o.Drafts.Head != nil) && o.Drafts.Most > 0
 }
 
-// DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
+// DraftRows returns the number of rows of logits that the largest step has for draft tokens.
 func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts.Most }
 
 // cacheSize returns the pages of the model's KV cache.
@@ -332,7 +334,7 @@ func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Sequences, 1), o.Cache.Whole, o.Drafts.Most > 0)
 }
 
-// Close ends what runs and frees the model.
+// Close ends running requests and frees the model.
 func (e *Engine) Close() error {
 	e.sched.close(ErrClosed)
 	e.mu.Lock()
@@ -347,14 +349,14 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// SlotUse returns what slots for experts on GPUs did since the model was loaded.
+// SlotUse returns the use of slots for experts on GPUs since the model was loaded.
 func (e *Engine) SlotUse() compute.SlotUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.dev.Usage().Slots
 }
 
-// Memory returns what the model was expected to take before it was loaded.
+// Memory returns the memory that the model was expected to take before it was loaded.
 func (e *Engine) Memory() Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -367,7 +369,7 @@ func (e *Engine) Config() model.Config { return e.config }
 // Tokenizer returns the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
 
-// Neurons returns what each feed-forward layer has computed since the engine was opened. [layers]
+// Neurons returns the work of each feed-forward layer since the engine was opened. [layers]
 func (e *Engine) Neurons() []model.NeuronUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -402,7 +404,7 @@ func (e *Engine) contextOf(r *Request) int {
 	return e.context
 }
 
-// checkHead refuses models of embeddings, which give no logits.
+// checkHead refuses embedding models, which have no logits.
 func (e *Engine) checkHead() error {
 	if e.config.Headless {
 		return fmt.Errorf("%s models give embeddings and no text: serve one and ask /v1/embeddings", e.config.Arch)
@@ -410,7 +412,7 @@ func (e *Engine) checkHead() error {
 	return nil
 }
 
-// checkTokens refuses what is not in the vocabulary.
+// checkTokens refuses tokens that are not in the vocabulary.
 func (e *Engine) checkTokens(tokens []int32) error {
 	for _, id := range tokens {
 		if id < 0 || int(id) >= e.config.Vocab {
@@ -420,8 +422,8 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step, with the hidden states and the states for drafts of some of its rows. Where a GPU fails, the
-// model is loaded anew without it, and the error is errLost.
+// run computes a step, with the hidden states and the states for drafts of some of its rows. If a GPU fails, run loads
+// the model again without it, and the error is errLost.
 func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -506,7 +508,7 @@ func (e *Engine) state(i int) []float32 { return e.states[i] }
 // logits returns row i of the last step's logits [n_vocab].
 func (e *Engine) logits(i int) []float32 { return e.rows[i] }
 
-// cache returns an empty cache over the model's pages, and what those hold.
+// cache returns an empty cache over the model's pages, and the contents of these.
 func (e *Engine) cache() (*kvcache.Cache, contents) {
 	m := e.model
 	size := kvcache.Size{Pages: e.pages.Pages, Positions: compute.PagePositions, Near: e.pages.Near, States: e.pages.States}
@@ -520,12 +522,12 @@ func (e *Engine) cache() (*kvcache.Cache, contents) {
 	}), pagesOf{e, m}
 }
 
-// ErrNotFinite returns the error of a model whose logits or embeddings are no numbers.
+// ErrNotFinite returns the error of a model with logits or embeddings that are not finite.
 func (e *Engine) ErrNotFinite() error {
 	return fmt.Errorf("%s: the model's outputs are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
 }
 
-// Device says what computes.
+// Device names the devices that compute.
 func (e *Engine) Device() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// ErrClosed is the error of what was asked of an engine that is closed.
+// ErrClosed is the error of requests to an engine that is closed.
 var ErrClosed = errors.New("the model is closed")
 
 // ContextError is the error of a text that is longer than the context.
 type ContextError struct {
-	Tokens  int // of the text; 0 where it is not known how long it would become
+	Tokens  int // length of the text; 0 if it is not known
 	Context int // tokens
 }
 

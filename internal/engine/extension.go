@@ -8,14 +8,14 @@ import (
 )
 
 // Extension is self-extension (Jin et al. 2024, "LLM Maybe LongLM: Self-Extend LLM Context Window Without Tuning"): a
-// text may be longer than those that the model was trained on, because tokens further back share positions. Whenever
-// Width tokens more are there, each Group of these get one position, and the next token the position behind. The zero
-// value extends nothing.
+// text may be longer than the trained context, because distant tokens share positions. Whenever there are Width more
+// tokens, each Group of them gets one position, and the next token gets the position after it. The zero value extends
+// nothing.
 //
-// llama.cpp means to do the same before each part of a prompt: docs/context.md says how its results differ.
+// llama.cpp intends to do the same before each part of a prompt: docs/context.md says how its results differ.
 type Extension struct {
 	Group int // tokens that share a position
-	Width int // tokens that have their own until as many are there; a multiple of Group
+	Width int // tokens that have positions of their own before they are grouped; a multiple of Group
 }
 
 // Check reports whether x is none or can be done.
@@ -34,7 +34,7 @@ func (x Extension) Check() error {
 // on reports whether tokens share positions.
 func (x Extension) on() bool { return x.Group > 1 }
 
-// room returns how many tokens come behind the first n before positions change.
+// room returns how many more tokens fit after the first n before positions change.
 func (x Extension) room(n int) int {
 	if !x.on() {
 		return math.MaxInt
@@ -50,7 +50,8 @@ func (x Extension) shared(n int) int {
 	return n - n%x.Width
 }
 
-// position returns what token i is turned to while the first shared tokens share positions, among which it is not.
+// position returns the position that the key of token i is rotated to while the first shared tokens share positions.
+// Token i is not one of them.
 func (x Extension) position(i, shared int) int32 {
 	if !x.on() {
 		return int32(i)
@@ -64,7 +65,7 @@ func (x Extension) turn(i int) int32 {
 	return int32(in/x.Group - in)
 }
 
-// turnKeys turns the keys of the step's texts whose tokens share positions from this step on.
+// turnKeys rotates the keys of the step's texts in which tokens begin to share positions with this step.
 func (s *scheduler) turnKeys() error {
 	for i := range s.step {
 		t := s.step[i].t
@@ -92,7 +93,7 @@ func (s *scheduler) fillTurns(t *task, n int) {
 	}
 }
 
-// turn turns keys, as model.Model.TurnKeys does. Where a GPU fails, it does what run does.
+// turn rotates keys, as model.Model.TurnKeys does. If a GPU fails, it does the same as run.
 func (e *Engine) turn(p *compute.Params) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,40 +8,40 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
-// Guesses by the model's own hot neurons: before the step that evaluates a text's last token, steps of one token each
-// compute attention and those neurons alone that the predictors choose or that lie on GPUs, over the keys and values of
-// the text. Theirs lie behind the sequence's end; the step that checks the guesses begins at the same position and
-// writes over all of them.
+// Draft tokens by the model's own hot neurons. Before the step that evaluates a text's last token, steps of one token
+// each compute attention and only the neurons that the predictors choose or that are on GPUs. They read the keys and
+// values of the text, and store their own after the sequence's end. The step that checks the draft tokens begins at the
+// same position and overwrites all of these.
 
-// HotDrafts says whether a model's own hot neurons guess tokens.
+// HotDrafts says whether a model's own hot neurons draft tokens.
 type HotDrafts int
 
-// The ways. By HotAuto they do where checking guesses may take much less than computing the tokens one by one: where
-// GPUs hold some neurons of a layer and the processor, which the guesses do without, computes all others that are not
-// zero.
+// The settings. HotAuto drafts if checking draft tokens may take much less time than computing tokens one by one: if
+// GPUs hold some neurons of a layer, and the processor, which drafting steps do not use, computes all other active
+// ones.
 const (
 	HotAuto HotDrafts = iota
 	HotAlways
 	HotNever
 )
 
-// hotDrafts reports whether hot neurons may guess, of a model with a plan for GPUs or without.
+// hotDrafts reports whether hot neurons may draft tokens, for a model with a plan for GPUs or without.
 func (o *Options) hotDrafts(gpus bool) bool {
 	return o.Drafts.Most > 0 && (o.Drafts.Hot == HotAlways || o.Drafts.Hot == HotAuto && gpus)
 }
 
-// hotDrafts holds what an engine learns of such guesses.
+// hotDrafts holds what an engine learns of such draft tokens.
 type hotDrafts struct {
-	can     atomic.Bool // the model that is loaded can guess
+	can     atomic.Bool // the loaded model can draft tokens
 	chances speculate.Chances
 	budget  speculate.Budget
 }
 
-// usualGuess is what a step that guesses takes of a step of one token, before it is known.
+// usualGuess is the time of a drafting step as a share of a step of one token, before it is measured.
 const usualGuess = 0.6
 
-// wish returns how many guesses, at most most, are worth what making and checking them costs. guess returns what a step
-// that guesses takes, as a part of a step of so many nanoseconds; atOnce says that one step makes them all.
+// wish returns the number of draft tokens, at most most, that is worth making and checking. guess returns the time of a
+// drafting step as a share of a step of the given nanoseconds. atOnce: one step makes all of the tokens.
 func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess func(step float64) float64, atOnce bool) int {
 	if most < 1 || !h.can.Load() {
 		return 0
@@ -55,8 +55,8 @@ func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess fun
 	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
-// guessTime returns what a step that guesses for one text takes, as a part of a step of so many nanoseconds; 0: its
-// time is not known.
+// guessTime returns the time of a drafting step for one text as a share of step, in nanoseconds. step is 0 if it is not
+// known.
 func (s *scheduler) guessTime(step float64) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *scheduler) guessTime(step float64) float64 {
 	return s.guessing.time(s.guessRows()) / step
 }
 
-// guessRows returns the rows that a text has in a step that guesses.
+// guessRows returns the number of rows of a text in a drafting step.
 func (s *scheduler) guessRows() int {
 	if s.further == nil {
 		return 1
@@ -77,7 +77,7 @@ func (s *scheduler) guessRows() int {
 	return max(1, s.further.Block)
 }
 
-// guess has those parts of the step make their guesses that wish for some, unless prompts wait for the step.
+// guess drafts tokens for the parts of the step that wish for some, unless prompts wait for the step.
 func (s *scheduler) guess() error {
 	s.guessed = 0
 	for i := range s.step {
@@ -112,8 +112,8 @@ func (s *scheduler) onlyDecodes() bool {
 	return n == len(s.step)
 }
 
-// fillGuess writes the params of the step that makes the guesses behind at others. It reports whether there are any to
-// make.
+// fillGuess writes the params of the step that makes each text's draft token number at, counted from 0. It reports
+// whether there are any to make.
 func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
@@ -178,12 +178,11 @@ func (s *scheduler) fillBlock(i, pos int) {
 	}
 }
 
-// takeGuesses gives the likeliest tokens of a step that guessed to its tasks, and ends the guesses of those where none
-// is likely.
+// takeGuesses gives the likeliest tokens of a drafting step to its tasks. It ends a task's draft if none is likely.
 func (s *scheduler) takeGuesses() {
 	for out, row := range s.params.Out {
 		c := &s.step[s.params.Seq[row]]
-		if len(c.t.drafts) == c.drafts { // of a block, what comes after an unlikely one
+		if len(c.t.drafts) == c.drafts { // in a block, tokens after an unlikely one
 			continue
 		}
 		id, likely := surest(s.runner.logits(out), c.t.least)
@@ -220,14 +219,14 @@ func surest(logits []float32, least float32) (id int32, likely bool) {
 	return id, sum <= most // which NaN is not
 }
 
-// settlement is what a step of single tokens cost a text.
+// settlement is the cost of a step of single tokens for one text.
 type settlement struct {
-	token float64 // nanoseconds of a token of it without guesses; 0: not known
-	extra float64 // nanoseconds more that its guesses took, or evaluating again what came before a wrong one
+	token float64 // nanoseconds of one of its tokens without drafts; 0: not known
+	extra float64 // additional nanoseconds for its drafts, or for evaluating again the tokens before a wrong one
 }
 
-// extra returns how many tokens a decoding part has beyond its next one: guesses, counted as one if they were made and
-// none was likely, and tokens that are evaluated again after a wrong guess.
+// extra returns how many tokens a decoding part has in addition to its next one: draft tokens, counted as one if they
+// were made and none was likely, and tokens that are evaluated again after a wrong draft token.
 func (c *part) extra() int {
 	if c.drafts == 0 && c.t.wish > 0 {
 		return 1
@@ -235,8 +234,8 @@ func (c *part) extra() int {
 	return c.drafts + c.n - 1
 }
 
-// settle tells the step's tasks what it cost them, of n single tokens: each bears what it had done, and further tokens'
-// time by their number.
+// settle tells the tasks of a step of n single tokens what it cost them. Each task bears what was done for it alone,
+// and a share of the additional tokens' time in proportion to its additional tokens.
 func (s *scheduler) settle(n int) {
 	all, made, copies := 0, 0, 0
 	for i := range s.step {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
-// take gives t's client the logits, if there are any, and says how many positions were read. If others are served too,
-// the logits are copied first, so that the next step need not wait for what the client does with them; else they are
-// read where they lie, and back must follow.
+// take gives t's client the logits, if there are any, and returns how many positions were read. If other tasks are
+// served, too, take copies the logits, so that the next step need not wait for the client. Otherwise the client reads
+// them in place and must call back.
 func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +29,8 @@ func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	return t.rows, t.mark, nil
 }
 
-// inPlace reports whether the task's logits are always read where they lie: an evaluation's, which may be many and are
-// taken at once.
+// inPlace reports whether the task's logits are never copied. That holds for an evaluation: it may have many rows, and
+// its client reads them at once.
 func (t *task) inPlace() bool { return !t.generates && len(t.rows) > 1 }
 
 // copy brings the rows of logits to the task's own memory.
@@ -64,8 +64,8 @@ func (s *scheduler) unawait(t *task) {
 	}
 }
 
-// back gives the logits back: the first accepted of the drafts that were evaluated were right, and label next is to be
-// evaluated if there is one, with drafts behind it.
+// back gives the logits back. The first accepted of the evaluated draft tokens were right. If next is not nil, it is
+// evaluated next, followed by drafts.
 func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...i
 	}
 }
 
-// backHot is back with at most so many drafts that the model's own hot neurons are to make.
+// backHot is back with at most wish draft tokens, which the model's own hot neurons make.
 func (s *scheduler) backHot(t *task, accepted int, next kvcache.Label, wish int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 // twice the most that was observed.
 const firstDrafts = 2
 
-// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. It
+// checking returns the cost of checking up to most drafts of t, or of fewer if the cost of more is not known yet. It
 // uses the memory of times if that has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// likeliest returns what Token.Logprob and Token.Top are for the token id that was just chosen.
+// likeliest returns Token.Logprob and Token.Top for the token id that was just chosen.
 func (st *Stream) likeliest(row []float32, id int32) (float32, []Likely) {
 	s, ok := st.r.Sampler.(interface {
 		Chances(id int32, n int) (float64, []sample.Chance)

@@ -19,15 +19,15 @@ import (
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
-	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
+	Weights     int64 // weights in RAM, without weights in the mapped file or on the disk
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
-	Reading     int64 // in RAM: buffers that those are read into, lists of neurons, and what the system takes for the process
-	Cache       int64 // in RAM, of keys, values and states
-	Activations int64 // of the largest step, and its rows of logits
-	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
-	Need        int64 // of RAM: the sum
-	Available   int64 // of RAM; 0: unknown
-	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
+	Reading     int64 // RAM for buffers of reads from the disk, lists of neurons, and the system's own memory for the process
+	Cache       int64 // keys, values and states in RAM
+	Activations int64 // activations of the largest step, and its rows of logits
+	Process     int64 // the program itself, garbage of the vocabulary, and sampling
+	Need        int64 // RAM in all: the sum
+	Available   int64 // RAM available; 0: unknown
+	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known
 	OnGPUs      int64 // weights and cache in the memory of GPUs
 	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
@@ -40,7 +40,7 @@ func (m *Memory) add() {
 	m.Need = m.Weights + m.Units + m.Reading + m.Cache + m.Activations + m.Process
 }
 
-// Parts says the sum and its parts, which add up to it as they are written.
+// Parts names the sum and its parts, rounded so that the parts add up to the sum.
 func (m *Memory) Parts() string {
 	unit, name, digits := int64(1<<20), "MiB", 0
 	if m.Need >= 10<<30 {
@@ -81,7 +81,7 @@ func inGiB(n int64) string { return fmt.Sprintf("%.2f GiB", math.Ceil(float64(n)
 type MemoryError struct {
 	File string
 	Memory
-	Advice error // what would make it fit
+	Advice error // a change that would make it fit
 }
 
 func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
@@ -98,16 +98,17 @@ func (e *MemoryError) Text(n setting.Names) string {
 	return setting.Sprintf(n, "%s: %s %s of memory, and %s may be used; %s", e.File, needs, e.Parts(), bytesText(e.Budget), e.Advice)
 }
 
-// What the program takes besides, as measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks and
-// caches, bytes of each text of the vocabulary, which are collected as garbage only when as many more are in use, and
-// bytes for each token of the vocabulary that one sequence's sampling takes.
+// What the program takes in addition, measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks
+// and caches; bytes for each text of the vocabulary, because the heap grows by as much again before garbage is
+// collected; and bytes for each token of the vocabulary that sampling of one sequence takes.
 const (
 	programBytes = 16 << 20
 	textBytes    = 128
 	sampledBytes = 16
 )
 
-// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold what on says, and RAM all the rest.
+// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold the parts that on names, and RAM all
+// the rest.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -116,8 +117,8 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.needs(f, c, on).Need, nil
 }
 
-// Least returns the least that opening the model in f takes if GPUs hold what on says: with experts or neurons on the
-// disk if they may stay there.
+// Least returns the least memory that opening the model in f takes if GPUs hold the parts that on names: with experts
+// or neurons on the disk if they may stay there.
 func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -126,7 +127,7 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	return o.least(f, c, on), nil
 }
 
-// config returns what the header of f says of the model.
+// config returns the configuration in the header of f.
 func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
@@ -135,7 +136,7 @@ func (o *Options) config(f *gguf.File) (model.Config, error) {
 	}
 	if err == nil {
 		mo := o.model()
-		_ = c.Settle(&mo) // loading says what is wrong
+		_ = c.Settle(&mo) // loading reports the error
 	}
 	return c, err
 }
@@ -143,9 +144,9 @@ func (o *Options) config(f *gguf.File) (model.Config, error) {
 // readMemory is hw.ReadMemory; tests have other machines.
 var readMemory = hw.ReadMemory
 
-// Room is what a model may take of RAM, in bytes; math.MaxInt64: nobody knows a bound.
+// Room is the RAM that a model may take, in bytes; math.MaxInt64: no bound is known.
 type Room struct {
-	Whole  int64 // with all of it in memory
+	Whole  int64 // with all of the model in memory
 	OnDisk int64 // with experts or neurons on the disk
 }
 
@@ -153,7 +154,7 @@ type Room struct {
 // it would take all.
 const diskShare = 0.94
 
-// RoomIn returns the room for a model if so many bytes are available and it may take budget of them; nil: no budget.
+// RoomIn returns the room for a model if available bytes are free and it may take budget bytes of them; nil: no budget.
 func RoomIn(available int64, budget *int64) Room {
 	if budget != nil {
 		n := min(available, *budget)
@@ -162,13 +163,13 @@ func RoomIn(available int64, budget *int64) Room {
 	return Room{available, int64(diskShare * float64(available))}
 }
 
-// Room returns what the model may take now.
+// Room returns the room for the model now.
 func (o *Options) Room() Room {
 	r, _ := o.room()
 	return r
 }
 
-// room is Room, with what is available; 0: unknown.
+// room is Room, with the available memory; 0: unknown.
 func (o *Options) room() (r Room, available int64) {
 	if free, err := readMemory(); err == nil && free.Available > 0 {
 		available = int64(free.Available)
@@ -176,8 +177,8 @@ func (o *Options) room() (r Room, available int64) {
 	return RoomIn(cmp.Or(available, math.MaxInt64), o.RAM), available
 }
 
-// memory returns what the model in f takes if GPUs hold what on says: with all of it in memory if that fits, else with
-// experts or neurons on the disk if they may stay there.
+// memory returns the memory that the model in f takes if GPUs hold the parts that on names: with all of the model in
+// memory if that fits, else with experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
 	m := o.needs(f, c, on)
@@ -194,7 +195,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 	return m
 }
 
-// needs returns what the model takes with all of it in memory, but for what is available.
+// needs returns the memory that the model takes with all of it in memory. It leaves out what is available.
 func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	return o.needsWith(f, c, on, false)
 }
@@ -250,8 +251,8 @@ func (o *Options) loadedBytes(f *gguf.File, c *model.Config, t *gguf.Tensor, on 
 	return n + c.ExpandedBytes(t, on.Places)
 }
 
-// activations returns the bytes that a step of n tokens takes: activations, the widest of them again as integers with
-// scales, with room to grow by a quarter, and lists of open neurons where layers are computed by neuron.
+// activations returns the bytes of a step of n tokens: activations, the widest of them again as integers with scales, a
+// quarter more as room to grow, and lists of active neurons if layers are computed by neuron.
 func (o *Options) activations(c model.Config, n int) int64 {
 	widest := max(c.Embd, c.FF, c.Heads*c.HeadDim)
 	bytes := c.ActivationBytes(n) + int64(n)*int64(widest)*layout.ActBytes*5/(4*256)
@@ -271,14 +272,14 @@ const (
 	leastStep    = 32
 )
 
-// change is settings that lower what a model needs, and the options that they make.
+// change is settings that lower a model's memory, and the options that they result in.
 type change struct {
 	text   string // with a verb for each setting
 	values []any
 	to     func(o Options) Options
 }
 
-// advise says several changes, which word joins.
+// advise returns an error that lists changes, joined by word.
 func advise(text string, changes []change, word string) error {
 	var texts []string
 	var values []any
@@ -289,8 +290,8 @@ func advise(text string, changes []change, word string) error {
 	return setting.Errorf(text+strings.Join(texts, word), values...)
 }
 
-// advice says what would make a model fit that needs at least more than may be taken: the settings that suffice alone,
-// else all that are needed together.
+// advice says how to make a model fit that needs at least more memory than it may take: by settings that suffice alone,
+// else by all that are needed together.
 func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
 	var alone []change

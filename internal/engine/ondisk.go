@@ -25,7 +25,7 @@ func (o *Options) canStay(f *gguf.File, c model.Config) bool {
 	})
 }
 
-// whyNot says why none of a model's weights may stay on the disk, and goes on with a semicolon.
+// whyNot says why none of a model's weights may stay on the disk. Its text continues a sentence after a semicolon.
 func (o *Options) whyNot(c model.Config) string {
 	switch {
 	case c.CanStayOnDisk() == nil:
@@ -36,7 +36,7 @@ func (o *Options) whyNot(c model.Config) string {
 	return "its weights cannot stay on the disk, because every token reads all of them; "
 }
 
-// unitsOn names what of a model stays on the disk.
+// unitsOn names the units of a model that stay on the disk.
 func unitsOn(c *model.Config) string {
 	if c.Experts.Count > 0 {
 		return "experts"
@@ -44,8 +44,8 @@ func unitsOn(c *model.Config) string {
 	return "neurons"
 }
 
-// stays reports whether a tensor is one of those that stay on the disk where experts or neurons do: stacked matrices of
-// experts, and matrices with a row for each neuron. Their biases and factors are loaded.
+// stays reports whether a tensor stays on the disk when experts or neurons do. Stacked matrices of experts do, and
+// matrices with a row for each neuron. Their biases and factors are loaded.
 func stays(c *model.Config, t *gguf.Tensor) bool {
 	p, loaded := c.Purpose(t.Name)
 	name, weight := strings.CutSuffix(t.Name, ".weight")
@@ -73,14 +73,14 @@ type units struct {
 	reading int64 // in memory, of buffers that they are read into, of the ends of pages that they do not fill, and of lists
 }
 
-// all returns the most memory that is of use: that of all units, and of two layers of neurons, so that one is read while
+// all returns the most memory that is of use: for all units, and for two layers of neurons, so that one is read while
 // the other is computed.
 func (u units) all() int64 { return u.packed + 2*u.whole }
 
 const (
-	// neuronPiece is what is read at a time of neurons, at most. [bytes]
+	// neuronPiece is the most bytes of neurons that are read at a time.
 	neuronPiece = 1 << 20
-	// neuronLists is what lists have of a neuron on the disk: its uses, its slot, its checksums. [bytes]
+	// neuronLists is the bytes that lists take for each neuron on the disk: its uses, its slot, its checksums.
 	neuronLists = 96
 	// neuronShare is the share of a layer's neurons that a token uses, as a divisor: a prepared model's mostly use less.
 	neuronShare = 8
@@ -122,8 +122,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/y.n)
 		}
 	}
-	type class struct{ rest, held, parts int64 } // units on no GPU, how many of these a layer needs in memory together, and matrices
-	classes := map[int64]class{}                 // of units of equal size, by their bytes
+	type class struct{ rest, held, parts int64 } // units on no GPU, how many of them a layer needs in memory together, and matrices
+	classes := map[int64]class{}                 // classes of units of equal size, by their bytes
 	for _, y := range layers {
 		if y.rest == 0 {
 			continue
@@ -140,7 +140,7 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 		k := classes[unit]
 		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, held)), y.parts}
 	}
-	one := int64(0) // so that each class, which has its share of memory, has room for a unit
+	one := int64(0) // each class, with its share of memory, has room for a unit
 	for unit, k := range classes {
 		u.least += unit * k.held
 		one = max(one, (u.packed+k.rest-1)/k.rest+1)
@@ -153,8 +153,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 	return u
 }
 
-// least returns the least that the model in f takes if GPUs hold what on says: with experts or neurons on the disk if they
-// may stay there and that is less, and with room for those of a layer that a token uses.
+// least returns the least memory that the model in f takes if GPUs hold the parts that on names. If experts or neurons
+// may stay on the disk and that takes less, they do, with room for the units of a layer that a token uses.
 func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	if !o.canStay(f, c) {
 		return o.needs(f, c, on)
@@ -174,12 +174,11 @@ type provision struct {
 	config model.Config
 	layout placement.Layout
 	need   Memory
-	stream *gguf.Stream // of layers that steps read; nil: there are none
+	stream *gguf.Stream // layers that steps read from the disk; nil: there are none
 }
 
-// provide decides how the model in f is loaded if GPUs get what on says: with all of it in memory if that fits, else
-// without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what
-// changes.
+// provide decides how the model in f is loaded if GPUs get the parts that on names: with all of it in memory if that
+// fits, else without the MTP layer, else with experts or neurons on the disk. It tells the user what changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
 	if o.Mapped && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
@@ -245,7 +244,8 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	return m
 }
 
-// withoutSlots returns on without slots of GPUs for experts that follow the text: RAM would have to hold all of those.
+// withoutSlots returns on without the GPUs' slots for experts that follow the text: RAM would have to hold all of these
+// experts.
 func withoutSlots(on placement.Layout) placement.Layout {
 	on.Places = slices.Clone(on.Places)
 	for l := range on.Places {
@@ -259,7 +259,7 @@ func withoutSlots(on placement.Layout) placement.Layout {
 // as large as the budget, these were some 20 MiB.
 const kernelShare = 32
 
-// grow gives units on the disk the room that the budget leaves, but no more than all bytes.
+// grow gives units on the disk the rest of the budget, at most all bytes.
 func (m *Memory) grow(all int64) {
 	if room := m.Budget - m.Need; m.OnDisk > 0 && room > 0 {
 		m.Reading += room / kernelShare
@@ -268,7 +268,7 @@ func (m *Memory) grow(all int64) {
 	}
 }
 
-// looked says how often the file that experts are read from was looked at.
+// looked is the state of checks of the file that units are read from.
 type looked struct {
 	steps int
 	told  bool // that it was changed
@@ -278,7 +278,7 @@ type looked struct {
 const stepsPerLook = 64
 
 // lookAtFile tells the user, once, that the file of a model that is read from the disk was replaced or written to. It
-// looks after a step that failed and every now and then.
+// checks after a step that failed, and from time to time.
 func (e *Engine) lookAtFile(failed bool) {
 	y := &e.looked
 	if e.need.OnDisk == 0 && e.stream == nil || y.told || e.options.Notice == nil {

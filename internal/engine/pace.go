@@ -19,7 +19,7 @@ const (
 	paceMemory = 0.25
 )
 
-// observe learns from a step of so many single tokens and tokens of prompts.
+// observe learns from the time of a step of decode single tokens and prompt tokens of prompts.
 func (p *pace) observe(decode, prompt int, took time.Duration) {
 	average := func(of *float64, v float64) {
 		if *of == 0 {

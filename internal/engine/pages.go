@@ -2,10 +2,10 @@ package engine
 
 import "github.com/powerinfer-go/powerinfer/internal/kvcache"
 
-// What reads and fills the cache beside the tasks. Pages are held meanwhile, so that the lock is not.
+// Access to the cache by others than tasks. It holds pages for as long as it takes, but not the lock.
 
-// find returns the longest beginning of labels that the cache holds, and what its pages hold. release must follow.
-// header is called at the same moment: it says what the keys and values mean.
+// find returns the longest prefix of labels that the cache holds, and the contents of its pages. release must follow.
+// find calls header under the same lock: it says what the keys and values mean.
 func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.Prefix, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,7 +22,7 @@ func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.
 	return s.kv.Find(labels), s.pages, nil
 }
 
-// release gives a prefix's pages back.
+// release releases a prefix's pages.
 func (s *scheduler) release(p *kvcache.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *scheduler) begin(n, near int) (*kvcache.Sequence, contents, error) {
 	return seq, s.pages, nil
 }
 
-// extend reports whether seq, nothing of which was adopted yet, has pages for n positions. Idle prefixes make room,
+// extend reports whether seq, which has adopted nothing yet, has pages for n positions. Idle prefixes make room for it,
 // tasks do not.
 func (s *scheduler) extend(seq *kvcache.Sequence, n int) bool {
 	s.mu.Lock()
@@ -59,9 +59,9 @@ func (s *scheduler) extend(seq *kvcache.Sequence, n int) bool {
 	return seq.Reserve(n)
 }
 
-// adopt ends the filling of seq: its pages hold what labels name, and stay for whoever needs them; or, after an error
-// of fits, nothing. fits is called at the same moment: it says whether the model would still compute the same. Pages of
-// a cache that was given up meanwhile are lost.
+// adopt ends the filling of seq. Its pages then hold what labels name, and stay for later sequences; after an error of
+// fits they hold nothing. adopt calls fits under the same lock: it says whether the model would still compute the same.
+// Pages of a cache that was given up meanwhile are lost.
 func (s *scheduler) adopt(seq *kvcache.Sequence, pages contents, labels []kvcache.Label, fits func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

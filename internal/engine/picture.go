@@ -28,8 +28,8 @@ type pictureNames struct {
 	next  uint32
 }
 
-// mostPictureNames bounds the numbers that are remembered. Rows whose number was forgotten get another one, under which
-// the cache holds nothing.
+// mostPictureNames bounds the numbers that are remembered. A picture with a forgotten number gets a new one, under
+// which the cache holds nothing.
 const mostPictureNames = 1 << 14
 
 func (n *pictureNames) name(sum [32]byte) uint32 {
@@ -46,7 +46,8 @@ func (n *pictureNames) name(sum [32]byte) uint32 {
 	return n.next
 }
 
-// pictureStep returns how many rows that see each other a step may have. Those of sequences that generate keep theirs.
+// pictureStep returns how many rows that see each other a step may have. The rest is reserved for sequences that
+// generate.
 func pictureStep(step, outputs int) int { return max(1, step-2*outputs) }
 
 // checkPictures says why a request's pictures cannot be shown, or nil.
@@ -77,7 +78,7 @@ func (e *Engine) checkPictures(r *Request) error {
 	return nil
 }
 
-// show gives t the pictures of a prompt, and their labels.
+// show sets the pictures of a prompt, and their labels, for t.
 func (e *Engine) show(t *task, pictures []vision.Placed) {
 	moved := 0
 	for _, p := range pictures {
@@ -109,8 +110,8 @@ func (t *task) picture(i int) (p *shown, moved int) {
 	return p, moved
 }
 
-// uncut returns how many of t's positions from at on, about n of them, make up a step that ends in no picture whose rows
-// see each other: more than n where it begins in one.
+// uncut returns the length of a step of about n of t's positions from at on that does not end inside a picture with
+// rows that see each other. It is more than n if the picture begins at or before at.
 func (t *task) uncut(at, n int) int {
 	if n == 0 {
 		return 0
@@ -147,7 +148,7 @@ func (s *scheduler) seesPictures() (rows, moved, mutual bool) {
 	return rows, moved, mutual
 }
 
-// fillPictures makes room in the step's params for what pictures need.
+// fillPictures makes room in the step's params for data of pictures.
 func (s *scheduler) fillPictures() {
 	p, room := &s.params, &s.pictures
 	rows, moved, mutual := s.seesPictures()
@@ -232,12 +233,12 @@ func (s *scheduler) fillPicture(t *task, pos int) {
 	}
 }
 
-// upToPicture changes t's next n positions, of which logits of out are wanted, so that a step ends in no picture whose
-// rows see each other. There are none where the step has no room for the picture.
+// upToPicture changes t's next n positions, which have out rows of logits, so that a step does not end inside a picture
+// with rows that see each other. It returns none if the step has no room for the picture.
 func (s *scheduler) upToPicture(t *task, n, out int) (int, int) {
 	at := t.kv.Len()
 	whole := t.uncut(at, n)
-	room := s.rows - s.outputs // those of single tokens keep theirs
+	room := s.rows - s.outputs // rows of single tokens are reserved
 	for i := range s.step {
 		room -= s.step[i].n + s.step[i].drafts
 	}

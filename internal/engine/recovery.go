@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// recover goes on after a step failed with err, if Devices has something left to try: the model is loaded anew on it,
-// and the error is errLost. Otherwise it returns err, or why there is no going on.
+// recover continues after a step failed with err, if Devices has something left to try: it loads the model there again,
+// and the error is errLost. Otherwise it returns err, or why it cannot continue.
 func (e *Engine) recover(err error) error {
 	if !e.options.Devices.After(err) {
 		return err
@@ -19,8 +19,8 @@ func (e *Engine) recover(err error) error {
 	return errLost
 }
 
-// reload loads the model anew on what Devices has left after cause. All keys and values are lost. It belongs to no
-// request, so it has no context of one.
+// reload loads the model again on the devices that Devices has left after cause. All keys and values are lost. It
+// belongs to no request, so it has no context.
 func (e *Engine) reload(cause error) error {
 	past := e.neurons()
 	_ = e.dev.Close()                                    // says only that a GPU has failed

@@ -19,22 +19,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// Saved says what was written to a file of keys and values, or read from it.
+// Saved describes a file of keys and values that was written or read.
 type Saved struct {
-	Tokens []int32 // of the text whose keys and values were written, or lie in the cache now
-	Bytes  int64   // of the file
+	Tokens []int32 // the text's tokens with keys and values in the file, or in the cache now
+	Bytes  int64   // size of the file
 }
 
-// ErrNotCached is the error of saving a text of which the cache holds nothing.
+// ErrNotCached is the error of saving a text if the cache holds nothing of it.
 var ErrNotCached = errors.New("the KV cache holds nothing of this text any more")
 
 // ErrNoRoom is the error of restoring where running requests hold all of the cache.
 var ErrNoRoom = errors.New("running requests hold the whole KV cache; try again when one has ended")
 
-// errChanged is the error of what was under way when the cache was given up.
+// errChanged is the error of operations that were running when the cache was given up.
 var errChanged = errors.New("meanwhile the sparse threshold was changed, or the model loaded again because a GPU failed; try again")
 
-// SizeError is the error of a text whose keys and values take more bytes than they may.
+// SizeError is the error of a text with keys and values that take more bytes than allowed.
 type SizeError struct {
 	Bytes, Most int64 // what the file would have, and may have
 }
@@ -43,7 +43,7 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("the text's keys and values take %.1f MiB, more than the %.1f MiB that are allowed", float64(e.Bytes)/(1<<20), float64(e.Most)/(1<<20))
 }
 
-// SaveFile is Save to a file of at most so many bytes, 0 being any number, which appears under its name only when it is
+// SaveFile is Save to a file of at most most bytes; 0: any number. The file appears under its name only when it is
 // complete.
 func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most int64) (s Saved, err error) {
 	err = atomicfile.Write(path, atomicfile.Begins("a file of keys and values that PowerInfer saved", kvfile.Magic), func(f *atomicfile.File) error {
@@ -80,7 +80,7 @@ func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved
 	return e.save(ctx, w, tokens, 0)
 }
 
-// save is Save of at most so many bytes, 0 being any number.
+// save is Save of at most most bytes; 0: any number.
 func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int64) (s Saved, err error) {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
@@ -129,8 +129,8 @@ func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int
 }
 
 // Restore reads what Save wrote, size bytes, into the cache, as if the text had been evaluated and its request had
-// ended. Of a text for which there is no room, because running requests hold the pages or the context is shorter, the
-// beginning is restored. After an error the cache has nothing of it.
+// ended. If there is no room for the whole text, because running requests hold the pages or the context is shorter, it
+// restores the beginning. After an error the cache holds nothing of the text.
 func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved, err error) {
 	f, err := kvfile.NewReader(r, size)
 	if err != nil {
@@ -168,7 +168,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	}
 	kept = min(kept, e.context)
 	state := f.NewState()
-	if err == nil && (kept == 0 || !seq.Continues(kept) || state != nil && kept < len(f.Labels)) { // a state is that of all positions
+	if err == nil && (kept == 0 || !seq.Continues(kept) || state != nil && kept < len(f.Labels)) { // a state belongs to all positions together
 		err = ErrNoRoom
 	}
 	if err == nil && state != nil {
@@ -196,7 +196,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	return s, nil
 }
 
-// Erase drops a text's keys and values from the cache, but for those that serve other texts.
+// Erase removes a text's keys and values from the cache, except those that serve other texts.
 func (e *Engine) Erase(tokens []int32) error {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
@@ -205,9 +205,9 @@ func (e *Engine) Erase(tokens []int32) error {
 	return e.sched.erase(want)
 }
 
-// accept checks that f's keys and values are this model's, and returns what a file of its own would say, and which part
-// of f's pages each part of the cache is; -1: none, which are a draft program's. Those that were computed by other
-// arithmetic are marked.
+// accept checks that f's keys and values belong to this model. It returns the header that a file saved now would have,
+// and for each part of the cache the matching part of f's pages; -1: none, for parts of a draft program. It marks keys
+// and values that other arithmetic computed.
 func (e *Engine) accept(f *kvfile.Reader) (h kvfile.Header, parts []int, err error) {
 	h, err = e.header()
 	if err == nil {
@@ -244,11 +244,11 @@ func (e *Engine) draftParts() int {
 	return e.model.DraftParts()
 }
 
-// sameParts returns for each part of a cache, drafts of which are a draft program's, the part of a file that has its
-// keys and values; nil: the file is of other ones. A file that was saved with another draft program, or without one,
-// has none of the draft program's, which then drafts worse until it has read on.
+// sameParts returns for each part of a cache the part of a file with its keys and values; nil: they are of another
+// kind. The cache has drafts parts of a draft program. A file saved with another draft program, or without one, lacks
+// these. The draft program then drafts worse until it has read more of the text.
 func sameParts(own, file []compute.KVShape, layers, drafts int) []int {
-	others := len(file) - (len(own) - drafts) // of the file's
+	others := len(file) - (len(own) - drafts) // the file's parts that are not the model's
 	if others < 0 {
 		return nil
 	}
@@ -268,7 +268,7 @@ func sameParts(own, file []compute.KVShape, layers, drafts int) []int {
 	return parts
 }
 
-// modelParts returns which of n parts of a cache are the model's own, where so many are a draft program's.
+// modelParts returns which of n parts of a cache are the model's own. drafts of them are a draft program's.
 func modelParts(n, layers, drafts int) (parts []int) {
 	for i := range n - drafts {
 		if i >= layers && drafts > 0 {
@@ -293,7 +293,7 @@ func parted(page [][]byte, parts []int) [][]byte {
 // maxModelName is the length in bytes of a model's name that a file keeps.
 const maxModelName = 200
 
-// header returns what files of the model's keys and values have in common.
+// header returns the header of files of the model's keys and values.
 func (e *Engine) header() (h kvfile.Header, err error) {
 	base := e.digest()
 	e.mu.Lock()
@@ -308,8 +308,8 @@ func (e *Engine) header() (h kvfile.Header, err error) {
 	return h, nil
 }
 
-// Fingerprint names the model and all that decides what it answers, but for rounding: a SHA-256 of samples of its file,
-// of its adapters, and of the mode.
+// Fingerprint identifies the model and everything that decides its answers, except rounding: a SHA-256 of samples of
+// its file, of its adapters, and of the mode.
 func (e *Engine) Fingerprint() [sha256.Size]byte {
 	base := e.digest()
 	e.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// runner computes steps: a model, or what stands for one in tests.
+// runner computes steps: a model, or its replacement in tests.
 type runner interface {
 	// run computes a step, with the hidden states of the rows that w.hidden lists, and the states of w.states. The error
 	// errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
@@ -24,7 +24,7 @@ type runner interface {
 	hidden(i int) []float32
 	// state returns the i-th of the last step's states for drafts, valid until the next step.
 	state(i int) []float32
-	// cache returns an empty cache over the runner's pages, and what those hold.
+	// cache returns an empty cache over the runner's pages, and the contents of these.
 	cache() (*kvcache.Cache, contents)
 }
 
@@ -42,19 +42,19 @@ var errLost = errors.New("keys and values are lost")
 type limits struct {
 	rows    int // tokens of a step
 	outputs int // sequences that generate at a time, which have a row of logits each
-	drafts  int // rows of logits of a step besides, for tokens that are checked
+	drafts  int // additional rows of logits of a step, for draft tokens
 	context int // tokens of a sequence
 	behind  int // positions before a row that the model's rotations look back to, see model.Pictures
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
-	further *model.DraftShape   // how a draft program makes them; nil: there is none
-	drafted func(i int32) int32 // the token that number i of its logits stands for
+	further *model.DraftShape   // how a draft program makes draft tokens; nil: there is none
+	drafted func(i int32) int32 // the token for number i of its logits
 }
 
 // wanted lists rows of a step in ascending order.
 type wanted struct {
-	hidden []int32 // those whose hidden states are wanted
-	states []int32 // those whose states a draft program reads later
+	hidden []int32 // rows with hidden states that are wanted
+	states []int32 // rows with states that a draft program reads later
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step
@@ -67,12 +67,12 @@ type scheduler struct {
 
 	mu      sync.Mutex
 	kv      *kvcache.Cache
-	pages   contents // of kv
-	tasks   []*task  // those that have work for the model or will have, oldest first
-	held    []*task  // of clients' sequences that have no work now
+	pages   contents // contents of kv's pages
+	tasks   []*task  // tasks that have work for the model or will have, oldest first
+	held    []*task  // clients' sequences without work
 	arrived uint64
-	awaited int // tasks whose clients are given a moment
-	taken   int // tasks whose clients read logits in place
+	awaited int // tasks with clients that the next step waits a moment for
+	taken   int // tasks with clients that read logits in place
 	closed  error
 	wake    chan struct{}
 	asleep  bool          // the goroutine waits for wake alone
@@ -81,21 +81,21 @@ type scheduler struct {
 
 	pace     pace
 	costs    stepCosts
-	guessing stepCosts     // the steps that guess by hot neurons
-	guessed  time.Duration // what those before the step took
+	guessing stepCosts     // steps in which hot neurons draft tokens
+	guessed  time.Duration // time of the drafting steps before the step
 	keep     float64       // nanoseconds that copying a recurrent state takes, averaged; 0: none was copied
-	keeping  time.Duration // what the copies before the step took
+	keeping  time.Duration // time of the copies before the step
 	last     time.Duration // the last step's
 	params   compute.Params
-	turns    compute.Params // of turnKeys
-	rotated  []int32        // the step's positions where some are not those in the cache
+	turns    compute.Params // params of turnKeys
+	rotated  []int32        // the step's positions, if some differ from those in the cache
 	types    []int32        // the step's types of tokens where some are not the first
 	pictures pictureParams
 	wanted   wanted
 	step     []part
 	counts   counts
 	stepping bool // the runner has the step
-	stale    bool // what it computes is to be forgotten
+	stale    bool // the cache must forget what the running step computes
 	crowded  bool // a picture had no room in the last step, so that the next one checks no drafts
 	lone     bool // tasks with steps of their own had the first choice of the last step
 
@@ -117,7 +117,7 @@ func (s *scheduler) notify() {
 	}
 }
 
-// join hands t, with what is to be evaluated behind its labels, to the model.
+// join gives t to the model, with more labels to evaluate after its own.
 func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,8 @@ func (s *scheduler) sequence(t *task) *kvcache.Sequence {
 	return s.kv.NewSequence()
 }
 
-// forget calls change, which changes what is computed, and has no keys and values serve later requests that were
-// computed before, or are by the step that runs.
+// forget calls change, which changes what is computed. Keys and values that were computed before, or by the running
+// step, then serve no later request.
 func (s *scheduler) forget(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *scheduler) forget(change func()) {
 	}
 }
 
-// park takes t from those that have work, and keeps its pages as long as nobody else needs them.
+// park removes t from the tasks with work. It keeps its pages until others need them.
 func (s *scheduler) park(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *scheduler) remove(t *task, err error) {
 	s.notify()
 }
 
-// close ends the goroutine; what has not ended fails with err.
+// close ends the goroutine; tasks that have not ended fail with err.
 func (s *scheduler) close(err error) {
 	s.mu.Lock()
 	if s.closed == nil {
@@ -296,7 +296,7 @@ func (s *scheduler) patience() time.Duration {
 	return min(max(s.last/patienceShare, leastPatience), mostPatience)
 }
 
-// await waits until the clients have had their moment, and logits that lie where the next step would write have been
+// await waits until the clients have had their moment, and until logits that the next step would overwrite have been
 // copied. It reports whether a step may run.
 func (s *scheduler) await() bool {
 	until := s.now() + s.patience()

@@ -5,8 +5,7 @@ import (
 )
 
 // Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the
-// cache as long as their room is not needed; they are computed again where they are lost. One goroutine at a time uses
-// it.
+// cache until others need the room. Lost ones are computed again. One goroutine at a time uses it.
 type Sequence struct{ t *task }
 
 // Len returns the number of tokens evaluated.
@@ -19,9 +18,9 @@ func (e *Engine) NewSequence() *Sequence {
 	return &Sequence{t}
 }
 
-// NewBranch returns an empty sequence that does not evaluate those of its first n tokens again whose keys and values
-// another sequence has left in the cache, and leaves them there for others; of a recurrent model with a checkpoint
-// behind them. Their logits are not known.
+// NewBranch returns an empty sequence. It takes over keys and values of its first n tokens that another sequence has
+// left in the cache, instead of evaluating the tokens again, and leaves them there for others. In a recurrent model a
+// checkpoint must follow them. Their logits are not known.
 func (e *Engine) NewBranch(n int) *Sequence {
 	t := newTask()
 	t.reuse, t.taken = ReuseSame, n

@@ -8,22 +8,23 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 )
 
-// Reads from disk are looked at over so much time in which some were under way. They are slow at less than so much of
-// what was measured, so often in a row: a machine that sleeps, or a process that is stopped, makes reads seem slow once.
+// Reads from disk are measured over windows of slowWindow in which some were under way. They are slow if their speed is
+// below slowShare of the speed measured earlier, in slowOften windows in a row: a machine that sleeps, or a process
+// that is stopped, makes reads seem slow once.
 const (
 	slowWindow = 10 * time.Second
 	slowShare  = 0.5
 	slowOften  = 3
 )
 
-// slowDisk tells once if reads are much slower than they were measured to be.
+// slowDisk reports once that reads are much slower than measured earlier.
 type slowDisk struct {
-	speeds disk.Speeds // empty: nobody has measured the disk, or it was told
+	speeds disk.Speeds // empty: the disk was not measured, or the report was made
 	since  compute.UnitUse
-	slow   int // of the latest windows, in a row
+	slow   int // latest slow windows in a row
 }
 
-// look returns what there is to tell after a step that left use counted; empty: nothing.
+// look returns the report after a step that left the counts use; empty: nothing to report.
 func (s *slowDisk) look(use compute.UnitUse) string {
 	if len(s.speeds) == 0 {
 		return ""

@@ -4,22 +4,22 @@ import "time"
 
 // Stats say what an engine has computed since it was opened, and how full its KV cache is.
 type Stats struct {
-	Steps     int64         // of the model
+	Steps     int64         // steps of the model
 	Time      time.Duration // that they took
 	Sequences int64         // that took part in them, summed over the steps
 	Decoded   int64         // tokens evaluated one by one for running sequences
 	Read      int64         // tokens of prompts evaluated
-	Drafted   int64         // tokens evaluated because they were guessed to come next
-	Accepted  int64         // of them, those that came
+	Drafted   int64         // draft tokens that were evaluated
+	Accepted  int64         // draft tokens that were right
 	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
 
-	Pages         int // of the KV cache
+	Pages         int // pages of the KV cache
 	PagesHeld     int // by sequences
 	PagesKept     int // by none, for prompts that begin with the same tokens
 	PagePositions int // tokens of a page
 }
 
-// counts are those of Stats that only grow. The scheduler's lock guards them.
+// counts are the parts of Stats that only grow. The scheduler's lock guards them.
 type counts struct {
 	steps, sequences, decoded, read, drafted, accepted, evicted int64
 	time                                                        time.Duration
@@ -37,7 +37,7 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// count notes a step that went well, with so many single tokens and drafts.
+// count counts a step that succeeded, with decoded single tokens and drafts draft tokens.
 func (s *scheduler) count(decoded, drafts int) {
 	c := &s.counts
 	c.steps++

@@ -10,7 +10,7 @@ import (
 type part struct {
 	t      *task
 	n      int // positions
-	drafts int // positions behind them that are checked
+	drafts int // draft tokens after them
 }
 
 // compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's
@@ -98,7 +98,7 @@ func (s *scheduler) composeShared() {
 	}
 }
 
-// decoding counts the step's parts that decode, and the tokens that they have beyond one each: drafts, and what is
+// decoding counts the step's parts that decode, and their tokens beyond one each: draft tokens, and tokens that are
 // evaluated again after a wrong one.
 func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {
@@ -110,9 +110,9 @@ func (s *scheduler) decoding() (n, drafts int) {
 	return n, drafts
 }
 
-// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are
-// pages for them, and so many drafts behind them if there are pages for these, too. It returns how many positions and
-// rows of logits there are.
+// admit adds t's next positions to the step, at most most with at most outputs rows of logits, if there are pages for
+// them. It adds drafts draft tokens after them if there are pages for these, too. It returns the numbers of positions
+// and of rows of logits.
 func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	if most == 0 {
 		return 0, 0
@@ -173,8 +173,8 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	return n, out + drafts
 }
 
-// reach returns how many positions after those in the cache a text needs for a step of n of its tokens and so many
-// drafts. Those that are still to be made in a block need it all.
+// reach returns how many positions after those in the cache a text needs for a step of n of its tokens and drafts draft
+// tokens. made: the draft tokens are still to be made, and a block of them needs all of its positions.
 func (s *scheduler) reach(n, drafts int, made bool) int {
 	if drafts > 0 && made && s.further != nil {
 		return max(n+drafts, n-1+s.further.Block)
@@ -182,8 +182,8 @@ func (s *scheduler) reach(n, drafts int, made bool) int {
 	return n + drafts
 }
 
-// victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the
-// youngest that is younger than t and not in the step.
+// victim returns the task that gives its pages to t: a sequence without work, one with a client that does not take its
+// logits, or the youngest task that is younger than t and not in the step.
 func (s *scheduler) victim(t *task) *task {
 	for _, v := range s.held {
 		if len(v.kv.Pages()) > 0 {

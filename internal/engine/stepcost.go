@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// stepCosts are the times of steps without prompts, by their number of tokens. They tell what checking a guessed token
-// costs.
+// stepCosts are the times of steps without prompts, by their number of tokens. They give the cost of checking a draft
+// token.
 type stepCosts struct {
 	step int64 // steps that were observed
 	of   [mostCosts]stepCost
@@ -20,7 +20,7 @@ const (
 	costMemory = 0.2
 	// costAge is the number of steps after which a time no longer counts: texts grow, and other programs come and go.
 	costAge = 512
-	// usualCost is what a token more adds to the time of a step of one, before times are known.
+	// usualCost is the time that another token adds to a step of one, as a share of it, before times are known.
 	usualCost = 0.1
 )
 
@@ -38,8 +38,8 @@ func (c *stepCosts) observe(n int, took time.Duration) {
 	o.step = c.step
 }
 
-// time returns what a step of n tokens is expected to take, in nanoseconds or, as long as nothing was observed, in
-// steps of one token: what lies between two observed numbers of tokens is interpolated.
+// time returns the expected time of a step of n tokens, in nanoseconds or, before the first observation, in steps of
+// one token. It interpolates between observed numbers of tokens.
 func (c *stepCosts) time(n int) float64 {
 	n = min(n, mostCosts-1)
 	below, above := c.near(n, -1), c.near(n, 1)
@@ -64,7 +64,7 @@ func (c *stepCosts) time(n int) float64 {
 // widest returns the largest number of tokens that was observed; 0: none was.
 func (c *stepCosts) widest() int { return c.near(mostCosts-1, -1) }
 
-// near returns the observed number of tokens that is nearest to n in steps of by, n included; 0: none is.
+// near returns the nearest observed number of tokens, from n on in steps of by; 0: none.
 func (c *stepCosts) near(n, by int) int {
 	for ; n > 0 && n < mostCosts; n += by {
 		if o := &c.of[n]; o.step > 0 && c.step-o.step <= costAge {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// stopText turns tokens into text up to the first of some strings. It holds back what may be the beginning of one. A
-// character that was begun and that the string or the text's end cuts off is no part of the text.
+// stopText turns tokens into text up to the first of some strings. It holds back text that may begin such a string. If
+// the string or the end of the text cuts off a character, that character is not part of the text.
 type stopText struct {
 	stream *tokenizer.Stream
 	stops  []string

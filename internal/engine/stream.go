@@ -33,7 +33,7 @@ const (
 
 // Sampler chooses tokens for one request. It is called by one goroutine, the request's own.
 type Sampler interface {
-	// Accept tells of a token of the prompt or of the text, in order.
+	// Accept learns of a token of the prompt or of the text, in order.
 	Accept(id int32)
 	// Sample chooses the next token by logits [n_vocab], which it may not change and which are valid until it returns.
 	Sample(logits []float32) int32
@@ -50,8 +50,8 @@ type Reuse int
 
 // The ways of reuse.
 const (
-	ReuseSame Reuse = iota // those that evaluating the prompt would give, to the byte
-	ReuseAny               // also those of generated text, which may differ in rounding: for conversations
+	ReuseSame Reuse = iota // keys and values that evaluating the prompt would give, to the byte
+	ReuseAny               // also keys and values of generated text, which may differ in rounding: for conversations
 	ReuseNone              // none
 )
 
@@ -63,43 +63,43 @@ type Request struct {
 	Context     int             // tokens that the text may have with its prompt, at most the engine's context, which 0 stands for
 	Sampler     Sampler
 	IgnoreEOG   bool
-	StopTokens  []int32  // end the text without being part of it, as do
-	StopStrings []string // which may lie across tokens
+	StopTokens  []int32  // end the text without being part of it, as do StopStrings
+	StopStrings []string // may span several tokens
 	Text        bool     // Token.Text is wanted
 	Special     bool     // in it, special tokens are shown
 	Logprobs    bool     // Token.Logprob is wanted
-	TopLogprobs int      // so many of the likeliest tokens are wanted in Token.Top, where Logprobs is set
-	Chances     bool     // these are the probabilities behind the sampler's changes, not those before, if the sampler knows them
-	Shift       *Shift   // what to do where the context is full; nil: the text ends, as texts with pictures do
+	TopLogprobs int      // the number of likeliest tokens wanted in Token.Top, if Logprobs is set
+	Chances     bool     // Logprobs are probabilities after the sampler's changes, not before them, if the sampler knows them
+	Shift       *Shift   // how the text goes on when the context is full; nil: it ends, as texts with pictures do
 	Reuse       Reuse
-	Scales      []float32 // of the adapters, for this request, which then is computed by steps of its own; nil: the engine's
+	Scales      []float32 // the adapters' scales for this request, which then has steps of its own; nil: the engine's
 	Neurons     bool      // Result.Neurons is wanted
 	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
 	Constraint sample.Constraint
-	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
+	// Progress, if set, receives how many prompt tokens have been read. Stream.Next calls it.
 	Progress func(done, total int)
-	// Drafts is the number of tokens that may be guessed and checked in a step of the text, at most Options.Drafts,
-	// which are as many as 0 asks for; negative: none. The text is the same.
+	// Drafts is the largest number of draft tokens in a step of the text, at most Options.Drafts; 0: Options.Drafts;
+	// negative: none. The text is the same.
 	Drafts int
-	// FewestDrafts is the number of guessed tokens below which a step checks none of them; more than Drafts counts as
-	// Drafts.
+	// FewestDrafts is the least number of draft tokens that a step checks: if there are fewer, it checks none. More
+	// than Drafts counts as Drafts.
 	FewestDrafts int
-	// LeastDraft has guesses of a draft model, of hot neurons and of a further layer end before a token that has a
-	// smaller probability; nil: Options say.
+	// LeastDraft ends a draft of a draft model, of hot neurons and of the MTP layer before a token with a smaller
+	// probability; nil: Options say.
 	LeastDraft *float32
 }
 
-// A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and
-// what is left is evaluated again at its new positions.
+// A Shift lets a text go on when the context is full. The oldest tokens are forgotten, except those that are kept, and
+// the remaining ones are evaluated again at their new positions.
 type Shift struct {
 	Keep    int // tokens at the beginning that stay
-	Discard int // tokens behind them that go each time; 0: half of what is there
+	Discard int // tokens after them that are forgotten each time; 0: half of the remaining ones
 }
 
 // Token is one generated token.
 type Token struct {
 	ID      int32
-	Text    string  // what is now certain of the text, which may end within earlier tokens: see Request.Text
+	Text    string  // text that is now certain; it may end within earlier tokens: see Request.Text
 	Logprob float32 // natural logarithm of its probability: see Request.Chances
 	Top     []Likely
 }
@@ -119,26 +119,26 @@ type Result struct {
 	Stop         StopReason
 	StopText     string        // which of Request.StopStrings it was
 	Text         string        // the end of the text, which no Token.Text had: see Request.Text
-	Reused       int           // prompt tokens whose keys and values were still there
+	Reused       int           // prompt tokens with keys and values that were still in the cache
 	PromptTokens int           // prompt tokens evaluated
 	Wait         time.Duration // until the model turned to the request
 	PromptTime   time.Duration // from then until the first token could be chosen
 	Tokens       int           // tokens generated
-	Drafts       int           // steps that checked guessed tokens
-	Drafted      int           // tokens that were guessed and checked
-	Accepted     int           // of them, those that came
-	HotDrafted   int           // of Drafted, those that the model's own hot neurons guessed
-	HotAccepted  int           // of them, those that came
+	Drafts       int           // steps that checked draft tokens
+	Drafted      int           // draft tokens that were checked
+	Accepted     int           // draft tokens that were right
+	HotDrafted   int           // part of Drafted: draft tokens by the model's own hot neurons
+	HotAccepted  int           // part of HotDrafted: draft tokens that were right
 
-	FurtherDrafted, FurtherAccepted int // the same of the file's further layer or of a draft head
+	FurtherDrafted, FurtherAccepted int // the same for the file's MTP layer or a draft head
 
 	Yielded float64           // share of the threads' time that other programs had while tokens were generated: 0 to 1
 	Shifts  int               // how often the context was full and went on: see Request.Shift
 	Time    time.Duration     // that they took
-	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
-	Slots   compute.SlotUse   // what slots for experts did meanwhile, likewise
-	Units   compute.UnitUse   // what was done with units on disk while tokens were generated, also for others
-	Experts compute.ExpertUse // those of the request alone, its prompt included, in layers with slots; steps that guess tokens do not count
+	Neurons []model.NeuronUse // [layers] what the steps computed meanwhile, also for other requests, if Request.Neurons asks for it
+	Slots   compute.SlotUse   // use of slots for experts meanwhile, also for other requests
+	Units   compute.UnitUse   // use of units on disk while tokens were generated, also for other requests
+	Experts compute.ExpertUse // use by this request alone, including its prompt, in layers with slots; drafting steps do not count
 }
 
 // Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a
@@ -153,7 +153,7 @@ type Stream struct {
 	res    Result
 	err    error
 	ended  bool
-	begin  time.Duration // of Submit, then of the first token
+	begin  time.Duration // time of Submit, then of the first token
 	first  bool          // the first token was chosen
 	before []model.NeuronUse
 	slots  compute.SlotUse // before
@@ -161,21 +161,21 @@ type Stream struct {
 	yield  int64           // Engine.yielded before
 	text   *stopText
 
-	guess guesser     // nil: nothing is guessed
-	most  int         // tokens that are guessed at a time
-	hot   bool        // the last guesses were the hot neurons'
-	times []float64   // of scheduler.checking
-	rows  [][]float32 // [1 + drafted][n_vocab] logits of the last step, behind the last token and behind each guess
-	right int         // of these guesses, those that came
+	guess guesser     // nil: no tokens are drafted
+	most  int         // draft tokens at a time, at most
+	hot   bool        // hot neurons made the last draft tokens
+	times []float64   // times for scheduler.checking
+	rows  [][]float32 // [1 + drafted][n_vocab] logits of the last step, after the last token and after each draft token
+	right int         // draft tokens among these that were right
 }
 
-// guesser guesses how a text goes on.
+// guesser drafts the next tokens of a text.
 type guesser interface {
-	// Accept tells of the text's next token.
+	// Accept learns of the text's next token.
 	Accept(id int32)
-	// Draft returns at most most guesses of the next tokens; cost says what checking up to so many costs.
+	// Draft returns at most most draft tokens; cost returns what checking up to that many costs.
 	Draft(most int, cost func(most int) speculate.Cost) []int32
-	// Outcome tells how many of the last Draft's guesses were checked, and how many of these came.
+	// Outcome says how many tokens of the last draft were checked, and how many of them were right.
 	Outcome(drafted, accepted int)
 }
 
@@ -304,14 +304,14 @@ func (st *Stream) accepted(tok *Token) {
 	}
 }
 
-// note tells what guesses of the text's next token.
+// note tells the guesser the text's next token.
 func (st *Stream) note(id int32) {
 	if st.guess != nil {
 		st.guess.Accept(id)
 	}
 }
 
-// next has id evaluated, with guesses of what follows, unless it was guessed itself.
+// next makes the model evaluate id, with draft tokens after it, unless id was a draft token itself.
 func (st *Stream) next(id int32) {
 	if drafted := len(st.rows) - 1; st.right < drafted && st.t.drafts[st.right].Token() == id {
 		st.right++
@@ -321,7 +321,7 @@ func (st *Stream) next(id int32) {
 	st.giveBack(&label)
 }
 
-// giveBack gives the step's logits back, and has next evaluated if it is not nil.
+// giveBack gives the step's logits back, and makes the model evaluate next if it is not nil.
 func (st *Stream) giveBack(next *kvcache.Label) {
 	accepted, drafted, taken := st.right, max(0, len(st.rows)-1), len(st.rows) > 0
 	st.rows, st.right = nil, 0
@@ -331,8 +331,8 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates again what came before the wrong guess, without guesses
-		if taken {                                           // else a step may be computing what the guesses cost
+		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates the tokens before the wrong one again, without draft tokens
+		if taken {                                           // otherwise a step may be computing the cost now
 			st.outcome(drafted, accepted, again)
 		}
 		if next != nil && !again {
@@ -346,8 +346,8 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again
-// says that the next step evaluates tokens again because of them.
+// outcome tells the guesser how many tokens of the last draft were checked, how many were right, and what that gained.
+// again: the next step evaluates tokens again because of them.
 func (st *Stream) outcome(drafted, accepted int, again bool) {
 	x := st.t.settled
 	gained := float64(accepted)*x.token - x.extra
@@ -371,8 +371,8 @@ func (st *Stream) outcome(drafted, accepted int, again bool) {
 	st.hot = st.hot && again
 }
 
-// drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to
-// make.
+// drafts returns draft tokens that follow the text's first n tokens, or the number of draft tokens that the model's own
+// hot neurons should make.
 func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	most := min(st.most, st.r.Context-n)
 	if st.r.Max >= 0 {
@@ -398,14 +398,14 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	return nil, wish
 }
 
-// full ends a text whose context is full, or has it go on behind id with what is kept of it.
+// full ends a text when the context is full, or shifts the context and continues the text after id.
 func (st *Stream) full(id int32) {
 	sh := st.r.Shift
 	if sh == nil || st.t.pictures != nil {
 		st.end(StopContext, nil)
 		return
 	}
-	st.giveBack(nil) // guesses that came are part of the text
+	st.giveBack(nil) // right draft tokens are part of the text
 	old := st.t
 	keep := min(max(sh.Keep, 0), st.r.Context-leastShift)
 	left := len(old.labels) - keep
@@ -437,11 +437,10 @@ func (st *Stream) full(id int32) {
 	st.unhook = context.AfterFunc(st.ctx, func() { st.e.sched.leave(t, st.ctx.Err()) })
 }
 
-// leastShift is the smallest number of tokens that a context has behind those that are kept when it shifts, as in
-// llama.cpp.
+// leastShift is the least number of tokens after the kept ones that a context has when it shifts, as in llama.cpp.
 const leastShift = 4
 
-// logits returns the logits behind the last token, and waits for them unless it was guessed. [n_vocab]
+// logits returns the logits [n_vocab] after the last token. It waits for them unless the token was a draft token.
 func (st *Stream) logits() (row []float32, ok bool) {
 	for {
 		if st.ctx.Err() != nil {
@@ -472,14 +471,14 @@ func (st *Stream) logits() (row []float32, ok bool) {
 	}
 }
 
-// uses returns what t used of experts until now.
+// uses returns t's use of experts so far.
 func (st *Stream) uses(t *task) compute.ExpertUse {
 	st.e.sched.mu.Lock()
 	defer st.e.sched.mu.Unlock()
 	return t.uses
 }
 
-// begins notes what the prompt took, when the first token can be chosen.
+// begins records the prompt's time when the first token can be chosen.
 func (st *Stream) begins() {
 	now := monotime.Now()
 	st.first = true
@@ -534,8 +533,8 @@ func (st *Stream) Close() { st.end(StopCaller, nil) }
 // Request.Progress on.
 func (st *Stream) Reused() int { return st.t.reused }
 
-// History returns the tokens whose keys and values the generation put into the cache or was about to: the prompt and
-// the text but for its last token, without what a shift left out.
+// History returns the tokens with keys and values that the generation put into the cache or was about to put there: the
+// prompt and the text without its last token, and without tokens that a shift removed.
 func (st *Stream) History() []int32 {
 	st.e.sched.mu.Lock()
 	defer st.e.sched.mu.Unlock()
@@ -549,10 +548,10 @@ func (st *Stream) History() []int32 {
 // Err returns why the generation failed, or nil.
 func (st *Stream) Err() error { return st.err }
 
-// Result returns what the generation took, when it has ended.
+// Result returns the generation's statistics, when it has ended.
 func (st *Stream) Result() Result { return st.res }
 
-// SoFar returns what the generation has taken up to now, when it has a token.
+// SoFar returns the generation's statistics up to now, when it has a token.
 func (st *Stream) SoFar() Result {
 	r := st.res
 	if !st.ended {

@@ -10,14 +10,14 @@ import (
 // leastStreamed is the size from which on a matrix is streamed. [bytes]
 const leastStreamed = 64 << 10
 
-// streams reports whether matrices of a model may be read by steps: it is dense, all of it is in RAM otherwise, and no
-// neurons may stay on the disk.
+// streams reports whether steps may read matrices of a model from the disk. For that it must be dense, the rest of it
+// must be in RAM, and none of its neurons may stay on the disk.
 func (o *Options) streams(f *gguf.File, c *model.Config, on placement.Layout) bool {
 	return !o.Mapped && c.Experts.Count == 0 && on.Places == nil && !o.canStay(f, *c)
 }
 
-// streamed decides how a model is loaded that does not fit, of which steps may read matrices: those of as few of its last
-// layers as memory allows, one layer after the other. The stream is nil if not even the rest fits.
+// streamed decides how to load a model that does not fit, if steps may read its matrices: they read as few of its last
+// layers as memory allows, one layer after the other. The stream is nil if the rest does not fit, either.
 func (o *Options) streamed(f *gguf.File, c model.Config, on placement.Layout) (m Memory, stream *gguf.Stream) {
 	if !o.streams(f, &c, on) {
 		return m, nil
@@ -44,7 +44,7 @@ func (o *Options) fewest(f *gguf.File, c *model.Config, on placement.Layout) (m 
 	return m, nil
 }
 
-// smallest returns the least that the model takes, also if steps read all of its layers.
+// smallest returns the least memory of the model, if necessary with steps that read all of its layers.
 func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) int64 {
 	least := o.least(f, *c, on).Need
 	if o.streams(f, c, on) {
@@ -54,7 +54,7 @@ func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) i
 	return least
 }
 
-// streamLast returns what the model takes if steps read the last n layers, and their stream.
+// streamLast returns the memory of the model if steps read the last n layers, and their stream.
 func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout, n int) (Memory, *gguf.Stream) {
 	m := o.needs(f, *c, on)
 	room, available := o.room()
@@ -76,7 +76,7 @@ func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout,
 	return m, stream
 }
 
-// whyStreamed says why every step of a model reads from the disk, and what else there is; empty: there is nothing else.
+// whyStreamed says why every step of a model reads from the disk, and what the alternatives are; empty: there are none.
 func (o *Options) whyStreamed(c model.Config) string {
 	if c.Act.Sparse() && !c.Transposed {
 		return "; of a file that powerinfer prepare makes of it a token reads only some neurons"

@@ -7,20 +7,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// task is a sequence in the scheduler's hands: what is to be evaluated of it, and what lies in the cache. Whatever is
-// lost of the cache, because pages ran short or a GPU failed, is evaluated again from its labels. It is guarded by the
-// scheduler's lock.
+// task is a sequence that the scheduler serves: the positions to evaluate, and those in the cache. Positions that the
+// cache loses, because pages ran short or a GPU failed, are evaluated again from their labels. The scheduler's lock
+// guards it.
 type task struct {
-	order     uint64            // of arrival: the older goes first
+	order     uint64            // number of its arrival: the older goes first
 	labels    []kvcache.Label   // all positions in order, evaluated or not
 	kv        *kvcache.Sequence // the first kv.Len() of labels
 	reuse     Reuse
-	taken     int       // of its labels, at most so many are taken over from other sequences; 0: all but the last
-	whole     bool      // evaluated in one step, beside others, and private
+	taken     int       // the most labels that are taken over from other sequences; 0: all but the last
+	whole     bool      // evaluated in one step, with other tasks, and private
 	dense     bool      // evaluated with every neuron, by steps of its own, and private
-	scales    []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
-	extension Extension // of its text, whose keys then change and are no other's
-	turned    int       // of its tokens, those that share positions in the cache
+	scales    []float32 // adapters' scales, if it has its own: evaluated by steps of its own and private, too; else nil
+	extension Extension // extension of its text, which changes its keys and makes them private
+	turned    int       // tokens that share positions in the cache
 	served    uint64    // the number of its last step of its own
 	inStep    bool      // its rows are in the step that runs
 
@@ -28,28 +28,28 @@ type task struct {
 
 	mark int // positions that were evaluated at some time
 
-	drafts  []kvcache.Label // guesses of what comes behind labels, to be evaluated in the step that evaluates the last label
-	wish    int             // where there are no drafts: so many are to be made by the model's own hot neurons, if there is time
+	drafts  []kvcache.Label // draft tokens after labels, for the step that evaluates the last label
+	wish    int             // if there are no drafts: the number that the model's own hot neurons make, if there is time
 	fewest  int             // a step that would check fewer drafts checks none
-	least   float32         // those by the model itself end before a token that has a smaller probability
-	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
+	least   float32         // a draft by the model itself ends before a token with a smaller probability
+	drafted int             // draft tokens that the last step evaluated; their keys and values are after kv's end
 
-	// In models with recurrent layers, whose states read drafts before it is known which are right: tried is the number
-	// of labels behind kv's end that the state read in a step with drafts. If a draft was wrong, the state is taken
-	// back to kv's end, and again is the number of labels to evaluate once more.
+	// For models with recurrent layers: their states read draft tokens before it is known which are right. tried is the
+	// number of labels after kv's end that the state read in a step with drafts. If a draft token was wrong, the state
+	// goes back to kv's end, and again is the number of labels to evaluate once more.
 	tried, again int
 
-	settled settlement // of the last step
+	settled settlement // outcome of the last step
 
-	// Where a draft program reads states: those of the last step's last label and of the drafts after it, the first
-	// position of which is statesAt, and what the program gave for the last draft.
+	// For a draft program that reads states: the states of the last step's last label and of the draft tokens after it,
+	// from position statesAt on. guess is the program's own state of its last draft token.
 	states   [][]float32 // [1+drafts][DraftShape.State]
 	statesAt int
-	earlier  []float32 // the one before states, needed where all of the last step is evaluated again; empty: it is not known
+	earlier  []float32 // the state before states, needed if all of the last step is evaluated again; empty: it is not known
 	guess    []float32
 
-	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if
-	// generates, of the last.
+	// Logits are wanted of positions that were never evaluated: those that wanted reports, given the distance from
+	// base, or, if generates, the last.
 	generates bool
 	wanted    func(i int) bool
 	base      int
@@ -65,8 +65,8 @@ type task struct {
 
 	pictures []shown // among labels, in their order; nil: there are none
 
-	pooled *pooled // what becomes of its hidden states; nil: they are not wanted
-	types  []int32 // of the tokens of a pair of texts, whose keys no other has; nil: all have the first
+	pooled *pooled // receives its hidden states; nil: they are not wanted
+	types  []int32 // types of the tokens of a pair of texts, which make its keys private; nil: all have the first type
 
 	gone bool          // it has left the scheduler
 	err  error         // why it left
@@ -90,16 +90,16 @@ func (t *task) kind(pos int) int32 {
 type whereabouts int
 
 const (
-	idle    whereabouts = iota // there are none: the model is to evaluate, or the client to say what
+	idle    whereabouts = iota // no logits: the model must evaluate, or the client has to choose
 	offered                    // they wait for the client
-	taken                      // the client reads them where they lie, so that no step may run
+	taken                      // the client reads them in place, so no step may run
 )
 
-// alone reports whether the task's steps are no other's.
+// alone reports whether the task shares no step with others.
 func (t *task) alone() bool { return t.dense || t.scales != nil }
 
-// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step
-// depend on what follows, and those of an extended text change as it grows.
+// private reports whether no other task may use the task's keys and values. If one step evaluates the task, they depend
+// on later tokens, and those of an extended text change as it grows.
 func (t *task) private() bool { return t.alone() || t.whole || t.extension.on() }
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
@@ -117,8 +117,8 @@ func (t *task) pools(i int) bool {
 	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
 }
 
-// accept takes in what the task's client says of the drafts that were evaluated: that the first n were right. Their
-// keys and values are there, unless the sequence lost its pages meanwhile.
+// accept records that the first n evaluated draft tokens were right. Their keys and values are in the cache, unless the
+// sequence lost its pages meanwhile.
 func (t *task) accept(n int) {
 	right := t.drafts[:min(n, t.drafted)]
 	switch at := len(t.labels) - t.tried; {
@@ -139,7 +139,7 @@ func (t *task) accept(n int) {
 	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
 }
 
-// keep keeps the i-th state of a step, that of position pos.
+// keep keeps the i-th state of a step, for position pos.
 func (t *task) keep(i, pos int, state []float32) {
 	if i == 0 {
 		t.earlier = append(t.earlier[:0], t.before(pos)...)
@@ -153,7 +153,7 @@ func (t *task) keep(i, pos int, state []float32) {
 	t.states[i] = append(t.states[i][:0], state...)
 }
 
-// before returns the state of the position before pos, or nil where it is not known.
+// before returns the state of the position before pos, or nil if it is not known.
 func (t *task) before(pos int) []float32 {
 	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
 		return t.states[i]
@@ -172,7 +172,7 @@ func (t *task) label(i int) kvcache.Label {
 	return t.drafts[i-len(t.labels)]
 }
 
-// takeable returns the labels behind those that are there whose keys and values may be other sequences'.
+// takeable returns the labels after those in the cache that other sequences' keys and values may serve.
 func (t *task) takeable() []kvcache.Label {
 	if t.reuse == ReuseNone {
 		return nil
@@ -190,8 +190,8 @@ func (t *task) backlog() int { return len(t.labels) - t.kv.Len() }
 // ready reports whether the model can go on with t.
 func (t *task) ready() bool { return !t.gone && t.where == idle && t.mark < len(t.labels) }
 
-// shorten makes what is left of a prompt a short one, if fewer than short tokens are: rounding then depends on what was
-// left, as ReuseAny allows.
+// shorten lets the rest of a prompt use the arithmetic of short prompts if it has fewer than short tokens: rounding
+// then depends on the length of the rest, as ReuseAny allows.
 func (t *task) shorten(short int) {
 	at := t.kv.Len()
 	if len(t.labels)-at >= short {
@@ -202,8 +202,8 @@ func (t *task) shorten(short int) {
 	}
 }
 
-// decodes reports whether all that t needs is one step of a single token, besides the tokens before it that are
-// evaluated again because a draft was wrong.
+// decodes reports whether t needs only one step of a single token, apart from tokens before it that are evaluated again
+// because a draft token was wrong.
 func (t *task) decodes() bool {
 	return t.backlog() == 1+t.again && t.labels[len(t.labels)-1].Decoded()
 }

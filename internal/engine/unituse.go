@@ -6,16 +6,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// unitCount holds what the last step left counted of units on disk, so that nobody waits for a step to learn it.
+// unitCount holds the counts of units on disk after the last step, so that nobody waits for a step to read them.
 type unitCount struct {
 	mu     sync.Mutex
-	past   compute.UnitUse // of devices that were given up
-	loaded compute.UnitUse // what the device had counted when the model was loaded
+	past   compute.UnitUse // counts of devices that were given up
+	loaded compute.UnitUse // the device's counts when the model was loaded
 	now    compute.UnitUse
 }
 
-// begin begins to count for a device that has counted use: what it counts from now on is added to what was counted
-// before.
+// begin begins to count for a device with counts use. Its later counts are added to the earlier devices'.
 func (c *unitCount) begin(use compute.UnitUse) {
 	c.mu.Lock()
 	c.past, c.loaded = c.now, use
@@ -23,7 +22,7 @@ func (c *unitCount) begin(use compute.UnitUse) {
 	c.take(use)
 }
 
-// take takes in what the device has counted.
+// take updates the counts from the device's.
 func (c *unitCount) take(use compute.UnitUse) {
 	use = use.Since(c.loaded)
 	use.Add(c.past)
@@ -32,7 +31,7 @@ func (c *unitCount) take(use compute.UnitUse) {
 	c.now = use
 }
 
-// UnitUse returns what steps did with units on disk since the engine was opened. It waits for no step.
+// UnitUse returns the use of units on disk since the engine was opened. It waits for no step.
 func (e *Engine) UnitUse() compute.UnitUse {
 	e.units.mu.Lock()
 	defer e.units.mu.Unlock()

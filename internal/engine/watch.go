@@ -15,7 +15,7 @@ type Spent struct {
 	Tokens int64 // rows of the steps
 	Chosen int64 // rows of logits: tokens that were chosen
 	Time   time.Duration
-	Work   compute.Work // of Time; a part that is neither the processor's nor a GPU's is waiting for either
+	Work   compute.Work // the parts of Time; the remainder is waiting for the processor or a GPU
 	Read   model.Read
 	Units  compute.UnitUse
 }
@@ -45,8 +45,8 @@ type Activity struct {
 	Bins    [][]uint32        // [layers][bins] see compute.NeuronBins
 }
 
-// A Watch looks at what an engine's steps do. While there is one, steps take times and count neurons; without, they do
-// not. One goroutine uses it.
+// A Watch observes an engine's steps. While there is one, steps measure times and count neurons; otherwise they do not.
+// One goroutine uses it.
 type Watch struct {
 	e     *Engine
 	loads int // Engine.loads of last
@@ -67,7 +67,7 @@ func (e *Engine) Watch() *Watch {
 	return w
 }
 
-// begin has the next Read tell what happens from now on.
+// begin makes the next Read count from now on.
 func (w *Watch) begin() {
 	w.loads = w.e.loads
 	w.last.Single, w.last.Prompts, w.last.Neurons = w.e.spent[0], w.e.spent[1], w.e.neurons()
@@ -76,7 +76,8 @@ func (w *Watch) begin() {
 	}
 }
 
-// Read returns what was done since the last Read; its Bins are valid until the next. It waits for the step that runs.
+// Read returns the activity since the last Read. Its Bins are valid until the next Read. It waits for the step that
+// runs.
 func (w *Watch) Read() Activity {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -109,8 +110,8 @@ func (w *Watch) Close() {
 	}
 }
 
-// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is
-// taken back, as it was computed to compare with, and what a step that guesses does, as its tokens are computed again.
+// forward makes run compute a step, and adds up its costs while somebody watches. It takes back the counts of a step of
+// every neuron, which is only for comparison, and of a drafting step, because its tokens are computed again.
 func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
 	switch {
 	case p.Everything || p.Draft:
@@ -145,8 +146,8 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	return err
 }
 
-// Spent returns what steps took since the engine was opened, if its options ask for Work: those of single tokens, and
-// those with parts of prompts. It waits for the step that runs.
+// Spent returns the time of steps since the engine was opened, if its options ask for Work: steps of single tokens, and
+// steps with parts of prompts. It waits for the step that runs.
 func (e *Engine) Spent() (single, prompts Spent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,7 +170,7 @@ func (e *Engine) SetThreshold(t float32) {
 	})
 }
 
-// Placed returns what of layer l lies on a GPU.
+// Placed returns which parts of layer l are on a GPU.
 func (e *Engine) Placed(l int) compute.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()

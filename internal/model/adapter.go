@@ -8,8 +8,8 @@ import (
 // Adapter is a LoRA adapter.
 type Adapter = nn.Adapter
 
-// ModeWith returns asked, or in place of Auto, where an adapter changes feed-forward layers, what leaves out nothing
-// that counts: predictors and what a file says that they cost are of the model without the adapter.
+// ModeWith returns asked. If that is Auto and an adapter changes feed-forward layers, it returns the safe mode instead,
+// which changes no results: the file's predictors and their measured cost belong to the model without the adapter.
 func (c *Config) ModeWith(asked SparseMode, files []Adapter) SparseMode {
 	if asked == Auto && nn.AdaptsNeurons(files) != "" {
 		return c.safe()

@@ -9,17 +9,17 @@ import (
 
 // Block is what a layer consists of.
 type Block struct {
-	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
+	FF         int // neurons of the feed-forward layer; in layers with experts the shared experts' neurons, 0 if no expert is shared
 	Experts    bool
 	Guessed    bool // an earlier layer guesses which experts it will use
-	Heads      int  // of attention; 0: there is none
+	Heads      int  // attention heads; 0: no attention
 	KVHeads    int
 	Key, Value int               // elements of a head's key and of its value
 	Window     int               // positions that a token attends to; 0: all
 	Rotated    int               // elements of a key that are rotated and the same for all heads, in latent attention
 	Latent     int               // width of the latent vector of keys and values, in latent attention; else 0
 	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
-	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
+	KV         int               // the layer with the keys and values that this one reads: itself, or an earlier one
 	Gated      bool              // the feed-forward layer has gates
 	TopK       *float32          // see nn.FFN.TopK
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
@@ -47,12 +47,12 @@ func newBlock(l int, p *nn.Parts) Block {
 	return b
 }
 
-// main returns which of the layer's parts of the cache has its keys and values; where it has none, the first part.
+// main returns the index of the part of the cache with the layer's keys and values, or 0 if there is none.
 func (b *Block) main() int {
 	return max(0, slices.IndexFunc(b.Stored, func(s compute.KVShape) bool { return s.State == 0 }))
 }
 
-// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
+// kv returns the shape of the layer's keys and values in the cache, or of its state if it has only that.
 func (b *Block) kv() compute.KVShape {
 	if len(b.Stored) == 0 {
 		return compute.KVShape{}

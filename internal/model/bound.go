@@ -20,13 +20,14 @@ type Bound = prepared.Bound
 // Choice is how a model is computed to keep a bound.
 type Choice struct {
 	Mode  SparseMode
-	Point *prepared.Point // of the file's curve; nil where the mode needs none
-	Said  string          // a line about the choice and what it is expected to cost; empty where nothing was to be chosen
+	Point *prepared.Point // a point of the file's curve; nil if the mode needs none
+	Said  string          // a line about the choice and its expected cost; empty if there was no choice
 }
 
-// Choose returns the fastest way of computing c that the file's curve says keeps b, among those that a mode allows:
-// Auto all of them, Predict and Threshold themselves and, if they do not keep it, what changes nothing. Modes Off and
-// Exact, and a bound that is not set, leave nothing to choose, but in mode Threshold, whose bound then is UsualMaxKLD.
+// Choose returns the fastest way of computing c that keeps b according to the file's curve. A mode limits the choice:
+// Auto allows all ways. Predict and Threshold allow themselves and, if they do not keep b, the ways that change
+// nothing. Modes Off and Exact leave no choice, and neither does a bound that is not set, except in mode Threshold,
+// which then uses UsualMaxKLD.
 func (c *Config) Choose(asked SparseMode, b Bound) (Choice, error) {
 	if err := b.Check(); err != nil {
 		return Choice{}, err
@@ -100,8 +101,8 @@ func (c *Config) chooseExperts(mode SparseMode, b Bound) Choice {
 		b, curve.Rank, 100*p.Setting, 100*(1-p.Active), p.KLDivergence, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop)}
 }
 
-// Left returns the share of experts' uses that are left out if no expert is in RAM, as the file's curve has it; 0: nobody
-// has measured it.
+// Left returns the share of experts' uses that are left out if no expert is in RAM, by the file's curve; 0: it was not
+// measured.
 func (c *Config) Left() float64 {
 	if c.Skip.After == 0 || c.Curve == nil || c.Curve.Way != prepared.ByWeight || c.Curve.Rank != c.Skip.After {
 		return 0
@@ -124,7 +125,7 @@ func (c *Config) ExpertBytes(f *gguf.File) (n float64) {
 	return n
 }
 
-// takeSkip has c leave out what s says, unless that is nothing.
+// takeSkip makes c leave out the experts that s names. It checks s, unless that is the zero value.
 func (c *Config) takeSkip(s compute.Skip) error {
 	switch {
 	case s == compute.Skip{}:
@@ -163,8 +164,7 @@ func (c *Config) curveOf(asked SparseMode) *prepared.Curve {
 	return c.Curve
 }
 
-// unmeasured says that nothing is known of what leaving out more than the safe mode does would cost, and how to find it
-// out.
+// unmeasured says that the cost of leaving out more than the safe mode does was not measured, and how to measure it.
 func (c *Config) unmeasured(safe SparseMode) string {
 	said := fmt.Sprintf("what leaving neurons out costs this model was not measured: computing %s, which keeps any bound", safe.all())
 	switch {
@@ -180,7 +180,7 @@ func (c *Config) unmeasured(safe SparseMode) string {
 	return said
 }
 
-// nearest says what a point reaches of b.
+// nearest says how close a point comes to b.
 func nearest(p *prepared.Point, b Bound) string {
 	if b.KLD > 0 && p.MostKLD > float32(b.KLD) {
 		return fmt.Sprintf("%.4f", p.MostKLD)
@@ -190,7 +190,7 @@ func nearest(p *prepared.Point, b Bound) string {
 
 func megabytes(v float32) string { return fmt.Sprintf("%.3g MB", v/1e6) }
 
-// Take has c computed as a choice says.
+// Take applies a choice to c.
 func (c *Config) Take(choice Choice) {
 	c.Sparse = choice.Mode
 	if p := choice.Point; p != nil && c.Curve != nil && c.Curve.Way == prepared.ByWeight {

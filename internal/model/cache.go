@@ -4,8 +4,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// CacheSpec returns the shape of a KV cache of size's pages, and of types, of a model in one place. Unless size.Near is
-// 0, layers with windows have so many pages.
+// CacheSpec returns the shape of a KV cache with size's pages and the given types, for a model in one place. Layers
+// with windows have size.Near pages, unless it is 0.
 func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) compute.CacheSpec {
 	return c.cacheSpec(size, types, nil)
 }
@@ -21,7 +21,7 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 	for l, b := range c.Blocks {
 		shape := b.kv()
 		if storage[l] != l {
-			shape.Heads = 0 // they lie with another layer's
+			shape.Heads = 0 // they are stored with another layer's
 		}
 		spec.Layers = append(spec.Layers, shape.Typed(types))
 	}
@@ -46,8 +46,8 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 	return spec
 }
 
-// cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the layers'. The
-// first parts of all layers come first, then the MTP layer's, then what layers have besides.
+// cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the
+// layers'. The first parts of all layers come first, then the MTP layer's, then the layers' additional parts.
 func (c *Config) cacheParts(l int, storage []int) []int {
 	blocks := c.Blocks[:c.Layers:c.Layers]
 	if c.FurtherCached {
@@ -96,15 +96,14 @@ func (c *Config) DraftParts() int {
 	return max(1, len(c.mtp.Stored))
 }
 
-// KVShapes returns the shapes of the cache's parts, and in which of them it keeps the positions that windows reach
-// alone.
+// KVShapes returns the shapes of the cache's parts, and which of them keep only the positions that windows reach.
 func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
 	windowed = m.cache.Windowed
 	if windowed == nil {
 		windowed = make([]bool, len(m.cache.Layers))
 	}
 	for _, s := range m.cache.Layers {
-		s.Reach, s.Floats, s.Exact = 0, false, false // what they decide is in the shape already
+		s.Reach, s.Floats, s.Exact = 0, false, false // the shape follows from them already
 		shapes = append(shapes, s)
 	}
 	return shapes, windowed

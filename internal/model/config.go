@@ -25,15 +25,15 @@ type Config struct {
 	Context  int     // positions the model was trained for
 	Embd     int     // width of the residual stream
 	Vocab    int     // rows of the token embedding
-	Types    int     // of tokens, as BERT's texts have; 0: none
-	Eps      float32 // of the norms
+	Types    int     // token types, as BERT's texts have; 0: none
+	Eps      float32 // epsilon of the norms
 	Act      compute.Activation
 	Later    bool // tokens see later positions, too
 	Headless bool // there are no logits: hidden states are the result
 	Layers   int
 	Blocks   []Block // [Layers]
 	Largest
-	Experts Experts // of the layers that have any
+	Experts Experts // of the layers with experts
 	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does
 	// not say.
 	ExpertUse *neuron.Experts
@@ -45,11 +45,11 @@ type Config struct {
 	Predictors bool
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
 	ExpertPredictors bool
-	Prepared         *prepared.Info // of a prepared file
+	Prepared         *prepared.Info // what a prepared file states
 	Sparsity
 
 	perToken, perOutput int                   // elements of the activations of a step, for each of its tokens and rows of logits
-	purposes            map[string]nn.Purpose // of the tensors that are loaded, by name
+	purposes            map[string]nn.Purpose // purposes of the loaded tensors, by name
 }
 
 // Largest are sizes of layers, the largest where layers differ.
@@ -57,7 +57,7 @@ type Largest struct {
 	FF      int
 	Heads   int
 	KVHeads int
-	HeadDim int // of keys
+	HeadDim int // elements of a key
 }
 
 // Pictures says how a model takes rows of pictures.
@@ -67,8 +67,8 @@ type Pictures struct {
 	Back  int  // by how many positions such rotations go back, at most
 }
 
-// MTP are the layers of a file that predict further tokens than the next, or a draft head in their place. Only guesses
-// compute them.
+// MTP describes the file's layers for multi-token prediction, or a draft head in their place. Only drafting computes
+// them.
 type MTP struct {
 	Further       int    // their number; they follow the model's layers
 	FurtherCached bool   // the KV cache has parts of the first, or of the head
@@ -80,12 +80,12 @@ type MTP struct {
 // Sparsity says how a model's neurons are computed.
 type Sparsity struct {
 	Sparse     SparseMode      // Auto until the model is loaded
-	Curve      *prepared.Curve // of settings and what they cost; nil: the file has none
+	Curve      *prepared.Curve // settings and what they cost; nil: the file has none
 	Chosen     string          // a line about how the model is computed to keep a bound; empty where nothing was chosen
 	Skip       compute.Skip    // which experts may be left out
-	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, where it is more than the prepared file's
+	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, if it is more than the prepared file's
 	Threshold  float32         // the file's powerinfer.sparse_threshold: a predicted neuron's logit is at least this
-	Predicting []bool          // [layers] those that mode Predict runs by their predictors, the others exact; nil: all that have one
+	Predicting []bool          // [layers] layers in which mode Predict uses predictors; the others run exact; nil: all layers with predictors
 	// Magnitudes are the layers' thresholds of mode Threshold, 0 where a layer has none; nil in other modes. [layers]
 	Magnitudes []float32
 }
@@ -233,7 +233,7 @@ func (c *Config) outline(k *nn.Keys) {
 	}
 }
 
-// measure finds what the activations of a step take: steps whose operations nobody does show it.
+// measure finds the size of a step's activations. It records steps on a device that computes nothing.
 func (c *Config) measure(program family.Program, dev compute.Device) {
 	spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
 	pass := nn.Pass{Params: &compute.Params{}, Cache: &compute.Cache{CacheSpec: spec}, LastLayer: -1}
@@ -251,7 +251,7 @@ func (c *Config) measure(program family.Program, dev compute.Device) {
 	c.perToken, c.perOutput = pool.Widths()
 }
 
-// ActivationBytes returns what the activations of a step of n tokens take, but for logits.
+// ActivationBytes returns the bytes of the activations of a step of n tokens, without logits.
 func (c *Config) ActivationBytes(n int) int64 {
 	each := c.perToken + c.perOutput
 	if c.head != nil && c.FurtherCached {
@@ -260,7 +260,7 @@ func (c *Config) ActivationBytes(n int) int64 {
 	return 4 * int64(n) * int64(each)
 }
 
-// checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
+// checkByNeuron refuses a file with down projections stored by neuron if its layers cannot be computed by neuron.
 func (c *Config) checkByNeuron(k *nn.Keys) error {
 	if c.Experts.Count > 0 {
 		return fmt.Errorf("%s: predictors of models with experts are not supported", k.File.Path)

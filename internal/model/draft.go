@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// DraftShape says what a draft program reads of a model, and how it drafts.
+// DraftShape says which states of a model a draft program reads, and how it drafts.
 type DraftShape = family.DraftShape
 
 // head is a draft head's file.
@@ -25,7 +25,7 @@ type head struct {
 	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
 
-// outlineFurther describes the first layer after the last, where the file has one and the program binds it.
+// outlineFurther describes the first MTP layer, if the file has one and the program binds it.
 func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program) {
 	if c.Further == 0 || k.Err != nil {
 		return
@@ -45,7 +45,7 @@ func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program
 	}
 }
 
-// CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
+// CanGuessFurther returns why the file's MTP layers cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
 	switch {
 	case c.head != nil:
@@ -108,7 +108,7 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	return nil
 }
 
-// headFits refuses a head for a model in f that it cannot draft for, whatever its program is.
+// headFits refuses a head that cannot draft for a model in f, whatever its program is.
 func (c *Config) headFits(f, file *gguf.File) error {
 	if c.Headless || c.Later {
 		return fmt.Errorf("%s: a draft head is for models that write text, and %s gives embeddings", file.Path, f.Path)
@@ -136,8 +136,8 @@ func (c *Config) target(program family.Program, parts []nn.Parts) *family.Target
 	return &family.Target{Embd: c.Embd, Layers: c.Layers, Vocab: c.Vocab, Embedding: embed, Output: output, Parts: parts[:c.Layers]}
 }
 
-// headPlan is the plan of a head whose layers go where at says. Each has one of the parts of the cache, in order; nil:
-// there is no cache.
+// headPlan returns the plan of a head with layers on the devices that at names. Each layer has one of the parts of the
+// cache, in order; nil: there is no cache.
 func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	return nn.Plan{Head: at.Place, Layer: func(i int) nn.LayerPlan {
 		y := at
@@ -163,8 +163,8 @@ func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) 
 	return draft, cmp.Or(k.Err, b.Finish())
 }
 
-// measureHead returns how many elements of activations each token of a step takes more with the head. whole is false where
-// the model's program does not give what the head reads.
+// measureHead returns the additional elements of activations that each token of a step takes with the head. whole is
+// false if the model's program does not provide all features that the head reads.
 func (c *Config) measureHead(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
@@ -183,8 +183,8 @@ func (c *Config) measureHead(program family.Program, draft family.Draft, dev com
 	return max(0, most-c.perToken-c.perOutput) + c.Embd + draft.Shape().State, whole
 }
 
-// blockOf returns the block that the tensor of that name belongs to, which may be of the layer after the last where
-// that is loaded, and the layer's number; nil: it belongs to none.
+// blockOf returns the block and the number of the layer that the tensor of that name belongs to. This may be the MTP
+// layer after the last, if it is loaded. nil: it belongs to no layer.
 func (c *Config) blockOf(name string) (*Block, int) {
 	p, ok := c.purposes[name]
 	switch {
@@ -206,8 +206,8 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// furtherModel returns m with a layer more, the first after the last, which is on the GPU of the model's head if a plan
-// says so, else in RAM, and its norms on the GPU, too.
+// furtherModel returns m with one more layer, the first MTP layer. If a plan says so, this is on the GPU of the model's
+// head, with its norms, else in RAM.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev}
@@ -224,20 +224,21 @@ func (m *Model) furtherModel() *Model {
 // GuessesFurther reports whether the model was loaded with a draft program: an MTP layer or a head.
 func (m *Model) GuessesFurther() bool { return m.draft != nil }
 
-// Drafting says how the draft program drafts. It is for models with one.
+// Drafting returns how the draft program drafts. The model must have one.
 func (m *Model) Drafting() DraftShape { return m.shape }
 
-// ForwardBoth runs one step as Forward does, and brings its tokens to the draft program's parts of the cache. p.Before
-// is what came before them. Afterwards Hidden returns every row's hidden state, and State what drafts read of it.
+// ForwardBoth runs one step as Forward does, and writes its tokens to the draft program's parts of the cache. p.Before
+// has the states before the step's tokens. Afterwards Hidden returns every row's hidden state, and State the state that
+// drafts read.
 func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, p) }
 
-// ForwardLast runs one step as Forward does, for a draft program with DraftShape.Last. Afterwards State returns what
-// drafts read of the rows that p.Out asked for.
+// ForwardLast runs one step as Forward does, for a draft program with DraftShape.Last. Afterwards State returns the
+// states that drafts read, of the rows that p.Out asked for.
 func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastStates, p) }
 
-// ForwardFurther runs one step of the draft program alone. Its logits are of the token after the next; State returns
-// what stands for the model's states where a further token is drafted. With a DraftShape.Block, logits are those in the
-// place of each masked token.
+// ForwardFurther runs one step of the draft program alone. Its logits are for the token after the next. State returns
+// what stands for the model's states when the program drafts another token. With a DraftShape.Block, the logits are for
+// each masked token.
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
 // State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
@@ -265,7 +266,7 @@ func (m *Model) bound(p *compute.Params) {
 	p.Bounds = m.bounds
 }
 
-// follow has the draft program follow a step whose last layer gave x.
+// follow makes the draft program follow a step. x is the last layer's output.
 func (m *Model) follow(p *nn.Pass, x compute.Tensor) {
 	rows := compute.Tensor{Rows: x.Rows}
 	hidden, states := m.hidden.Like(rows), m.states.Like(rows)
@@ -273,7 +274,7 @@ func (m *Model) follow(p *nn.Pass, x compute.Tensor) {
 	m.draft.Follow(p, family.Followed{X: x, Hidden: hidden, Features: p.Features.End(p, m.Layers, x)}, states)
 }
 
-// forwardDraft is the pass of a step that drafts.
+// forwardDraft is the pass of a drafting step.
 func (m *Model) forwardDraft(p *nn.Pass) {
 	rows, outputs := p.Rows()
 	x := m.draft.Forward(p, m.states.Like(compute.Tensor{Rows: rows}))

@@ -12,16 +12,16 @@ import (
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
-	Count   int // of a layer; 0: no layer has any
-	Used    int // of them, by a token
+	Count   int // experts of a layer; 0: no layer has any
+	Used    int // experts that a token uses
 	FF      int // neurons of an expert
 	Shared  int // neurons of the experts that all tokens use, together; 0: no expert is shared
-	Latent  int // width of what experts read and write; 0: that of the residual
+	Latent  int // width of experts' inputs and outputs; 0: the residual's
 	Routing compute.Routing
 }
 
-// takeExperts describes the experts of the layers that have some, which consist of parts, and checks that the file's keys
-// say the same.
+// takeExperts describes the experts of the layers that have some, from these layers' parts, and checks that the file's
+// keys agree.
 func (c *Config) takeExperts(k *nn.Keys, parts []nn.Parts) {
 	key := func(s string) string { return c.Arch + "." + s }
 	lead, _, err := k.File.Uint(key("leading_dense_block_count"))
@@ -52,7 +52,7 @@ func (c *Config) takeExperts(k *nn.Keys, parts []nn.Parts) {
 	}
 }
 
-// readExpertUse reads what the file says of the uses of its experts, and checks that it is of this model.
+// readExpertUse reads the file's counts of its experts' uses, and checks that they belong to this model.
 func (c *Config) readExpertUse(f *gguf.File) error {
 	x, _, err := prepared.ReadExperts(f)
 	if x == nil || err != nil {
@@ -78,7 +78,7 @@ func (c *Config) readExpertUse(f *gguf.File) error {
 }
 
 // Prior returns the share of tokens that are expected to use each expert of layer l, as profile or prepare counted it.
-// [experts], 0…1; nil where the layer has no experts or the file does not say
+// [experts], 0…1; nil if the layer has no experts or the file has no counts
 func (c *Config) Prior(l int) []float64 {
 	if c.ExpertUse == nil {
 		return nil

@@ -6,18 +6,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// Head holds the weights that files of embeddings and rerankers have behind pooling: projections of the pooled state,
-// and a classification head. They lie in the host's memory, as a text needs them once. The zero value has neither.
+// Head holds weights of embedding models and rerankers that follow pooling: projections of the pooled state, and a
+// classification head. They are in the host's memory, because each text uses them only once. The zero value has
+// neither.
 type Head struct {
 	dense  []table // one after the other
 	class  layer   // before the output, or none
 	norm   []float32
-	output layer // of as many numbers as there are labels, or none
+	output layer // has as many outputs as there are labels, or is empty
 
-	gelu    bool // of class's result; else tanh
+	gelu    bool // class's activation is GELU; else tanh
 	softmax bool
 	eps     float32
-	// Labels name the classification head's numbers, where the file does.
+	// Labels are the names of the classification head's numbers, if the file has them.
 	Labels []string
 	// Pooling names the state that the classification head reads: mean, cls or last.
 	Pooling nn.Pooling
@@ -87,7 +88,7 @@ func hostTable(b *nn.Binder, name string, cols int) table {
 // Ranks reports whether there is a classification head.
 func (h *Head) Ranks() bool { return h.class.data != nil || h.output.data != nil }
 
-// Width returns the number of elements that an embedding has of states of so many.
+// Width returns the number of elements of an embedding of states of embd elements.
 func (h *Head) Width(embd int) int {
 	if len(h.dense) > 0 {
 		return h.dense[len(h.dense)-1].rows

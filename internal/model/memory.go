@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// InRAM returns how many of n bytes are in RAM: those of the tensor of c's file that is called name, or of what an
-// adapter has for it. places say what is on GPUs [layers+1]; nil: nothing is.
+// InRAM returns how many of n bytes are in RAM. They belong to the tensor called name of c's file, or to an adapter's
+// part for it. places say what is on GPUs [layers+1]; nil: nothing is.
 func (c *Config) InRAM(name string, n int64, places []compute.Place) int64 {
 	p, bound := c.purposes[name]
 	if places == nil || !bound {
@@ -55,7 +55,7 @@ func (c *Config) HeadTensors() []*gguf.Tensor {
 	return c.head.file.Tensors
 }
 
-// HeadInRAM returns how many of n bytes are in RAM: those of tensor t of the draft head.
+// HeadInRAM returns how many of the n bytes of tensor t of the draft head are in RAM.
 func (c *Config) HeadInRAM(t *gguf.Tensor, n int64, places []compute.Place) int64 {
 	if places != nil && places[c.Layers].Further && c.HeadRole(t) != nn.InTable {
 		return 0
@@ -63,10 +63,10 @@ func (c *Config) HeadInRAM(t *gguf.Tensor, n int64, places []compute.Place) int6
 	return n
 }
 
-// HeadRole returns what a tensor of the draft head is for.
+// HeadRole returns the role of a tensor of the draft head.
 func (c *Config) HeadRole(t *gguf.Tensor) nn.Role { return c.head.purposes[t.Name].Role }
 
-// CacheInRAM returns the bytes of a KV cache that lie in RAM, where places say what lies on GPUs; nil: nothing does.
+// CacheInRAM returns the bytes of a KV cache that are in RAM. places say what is on GPUs; nil: nothing is.
 func (c *Config) CacheInRAM(spec compute.CacheSpec, places []compute.Place) (n int64) {
 	for part, shape := range spec.Layers {
 		if !c.attendsOnGPU(spec.LayerOf(part), places) {
@@ -76,7 +76,8 @@ func (c *Config) CacheInRAM(spec compute.CacheSpec, places []compute.Place) (n i
 	return n
 }
 
-// attendsOnGPU reports whether places have layer l's attention on a GPU. l may be the layer behind the last.
+// attendsOnGPU reports whether places have layer l's attention on a GPU. l may be the layer after the last, the MTP
+// layer.
 func (c *Config) attendsOnGPU(l int, places []compute.Place) bool {
 	if l == c.Layers {
 		return places != nil && places[l].Further
@@ -84,7 +85,7 @@ func (c *Config) attendsOnGPU(l int, places []compute.Place) bool {
 	return places != nil && places[l].Attention
 }
 
-// ignoreFurther has b leave the tensors of layers that predict further tokens in the file, unless they are bound.
+// ignoreFurther makes b leave the tensors of MTP layers in the file, unless they are bound.
 func (c *Config) ignoreFurther(b *nn.Binder) {
 	for l := c.Layers; l < c.Layers+c.Further; l++ {
 		prefix := fmt.Sprintf("blk.%d.", l)
@@ -96,8 +97,8 @@ func (c *Config) ignoreFurther(b *nn.Binder) {
 	}
 }
 
-// Purpose returns what the tensor of c's file called name is for. ok reports whether it is loaded: tensors of layers that
-// predict further tokens are where the first of these is asked for and they are its.
+// Purpose returns the purpose of the tensor called name of c's file. ok reports whether it is loaded. Tensors of MTP
+// layers are loaded only if they belong to the first of these layers and it is asked for.
 func (c *Config) Purpose(name string) (p nn.Purpose, ok bool) {
 	p, ok = c.purposes[name]
 	return p, ok && (p.Layer < c.Layers || c.FurtherCached && c.head == nil)

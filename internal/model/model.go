@@ -1,4 +1,4 @@
-// Package model loads a GGUF file as its family's program binds it, and runs steps of it.
+// Package model loads a GGUF file as its family's program binds it, and runs its steps.
 package model
 
 import (
@@ -23,7 +23,7 @@ type Neurons struct {
 	Activation string     // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
 	Sparse     SparseMode // which neurons are computed
 	Threshold  *float32   // logit from which a predicted neuron is computed; nil: the file's
-	AlwaysOn   float64    // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, where it is more than the file's
+	AlwaysOn   float64    // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, if it is more than the file's
 
 	// Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in
 	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
@@ -43,12 +43,12 @@ type Options struct {
 	Neurons
 	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by Bound
 	Predicting []bool            // as Config.Predicting; for prepared files
-	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
+	Recall     bool              // layers with predictors compute every neuron as well, and NeuronUse says what predictors found
 	Further    bool              // the file's MTP layer, or Head, is loaded, for ForwardBoth and ForwardFurther
-	Head       *gguf.File        // a draft head, with Further; nil: the file's own layer
-	Drafts     bool              // steps of Params.Draft compute fewer neurons, where that is possible: see Model.Drafts
+	Head       *gguf.File        // a draft head, with Further; nil: the file's own MTP layer
+	Drafts     bool              // steps of Params.Draft compute fewer neurons, if that is possible: see Model.Drafts
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
-	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
+	Places     []compute.Place   // [layers+1] parts of each layer, and of the head, that go to a GPU, and to which; nil: none
 	Observer   Observer          // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int               // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int               // rows of logits of the largest step
@@ -56,18 +56,18 @@ type Options struct {
 	Cache      compute.CacheSpec // only Pages and Near are read; the rest follows from the file
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
-	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
+	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, except those on GPUs; the device keeps the most used ones in RAM
 	Bundle     *bundle.File            // from which neurons on disk are read; nil: from f
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Stream     *gguf.Stream            // open, of matrices that steps read; nil: there are none
-	Progress   func(done, total int64) // bytes of weights taken in; may be nil
+	Progress   func(done, total int64) // bytes of weights loaded so far; may be nil
 }
 
 // Model is a loaded model on a device. It is used by one goroutine at a time.
 type Model struct {
 	Config
 	dev     compute.Device
-	drafts  bool // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	drafts  bool // steps of Params.Draft compute the neurons that predictors choose; other steps follow Config.Sparse
 	hotOnly bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
 
 	orders  [][]int32       // Options.Order
@@ -76,16 +76,16 @@ type Model struct {
 	bundle  *bundle.File    // Options.Bundle
 	embed   nn.Embedding
 	program family.Program
-	parts   []nn.Parts        // of layers
+	parts   []nn.Parts        // the layers' parts
 	draft   family.Draft      // an MTP layer or a head; or nil
 	shape   family.DraftShape // draft's
 	Head    Head              // after pooling
 	output  nn.Output
-	ropes   [2]*compute.Rope // of layers that see all positions, and of others; nil where heads are not rotated
+	ropes   [2]*compute.Rope // ropes of layers that see all positions, and of the others; nil if heads are not rotated
 
 	adapters *nn.Adapters
 	files    []Adapter
-	Scales   []float32                       // of the adapters, where a step does not say its own
+	Scales   []float32                       // the adapters' scales, for steps without their own
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
 
 	cache   *compute.Cache
@@ -93,13 +93,13 @@ type Model struct {
 	shaped  bool            // steps run as the segments that the device chooses
 	pool    *nn.Pool
 	hidden  compute.Tensor   // [n, n_embd] the last step's hidden states; in the residual's memory unless there is a draft program
-	states  compute.Tensor   // [n, DraftShape.State] what the draft program reads of the last step's rows; hidden, where it reads that
-	lasts   compute.Tensor   // [n_out, DraftShape.State] the same of rows of logits, with DraftShape.Last
-	bounds  []compute.Bounds // [n] of draft steps
+	states  compute.Tensor   // [n, DraftShape.State] states of the last step's rows that the draft program reads; hidden, if it reads that
+	lasts   compute.Tensor   // [n_out, DraftShape.State] such states of rows with logits, with DraftShape.Last
+	bounds  []compute.Bounds // [n] for drafting steps
 	logits  compute.Tensor   // [n_out, n_vocab]
-	pass    nn.Pass          // of the step in progress
+	pass    nn.Pass          // the step in progress
 	segment compute.Segment
-	names   map[nn.Step]string // of segments
+	names   map[nn.Step]string // names of segments
 	body    func(compute.Verbs)
 	watch   compute.Watch
 }
@@ -227,7 +227,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	return m, nil
 }
 
-// streaming returns what p tells of each layer, so that s has its matrices in memory.
+// streaming returns the function that p calls for each layer, so that s has the layer's matrices in memory.
 func streaming(p *nn.Pass, s *gguf.Stream, layers int) func(layer int) {
 	begin := make([]func() error, layers+1) // made once, so that steps allocate nothing
 	for i := range begin {
@@ -236,8 +236,8 @@ func streaming(p *nn.Pass, s *gguf.Stream, layers int) func(layer int) {
 	return func(layer int) { p.Verbs().Host(begin[min(layer, layers)]) }
 }
 
-// canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not
-// wanted. An observer sees all rows, and Recall counts them.
+// canNarrow reports whether the last layer of Forward's steps may compute only the rows with wanted logits. An observer
+// sees all rows, and Recall counts them.
 func (m *Model) canNarrow(o *Options) bool {
 	if o.Observer != nil || o.Recall || m.Headless {
 		return false
@@ -246,7 +246,7 @@ func (m *Model) canNarrow(o *Options) bool {
 	return !ok || !p.AllRows()
 }
 
-// takeRopes finds the rotations of layers that see all positions, and of the others. Where there is one, both are the
+// takeRopes finds the rotations of layers that see all positions, and of the others. If there is only one, both are the
 // same.
 func (m *Model) takeRopes() {
 	var all []*compute.Rope
@@ -273,8 +273,8 @@ func (m *Model) takeRopes() {
 	}
 }
 
-// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits. Steps whose
-// operations do nothing show which. Afterwards no step allocates.
+// allocate makes the activations of every kind of step, of at most rows tokens and outputs rows of logits. Steps on a
+// device that computes nothing show which there are. Afterwards no step allocates.
 func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
 	if m.output.Head.Bound() {
@@ -283,7 +283,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		}
 		m.logits.Outputs = true
 	}
-	if m.draft != nil { // it reads those of the step before
+	if m.draft != nil { // it reads states of the step before
 		if m.hidden, err = m.dev.Tensor(rows, m.Embd); err != nil {
 			return err
 		}
@@ -311,7 +311,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		for _, kind := range kinds {
 			for _, expanded := range []bool{false, m.Latent()} {
 				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
-				for _, n := range []int{rows, 1} { // one token: devices are told how to guess at neurons
+				for _, n := range []int{rows, 1} { // devices learn from the step of one token how to guess neurons
 					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
 					m.record(compute.NewVerbs(nn.Nothing{}))
 				}
@@ -330,7 +330,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	return nil
 }
 
-// Settle takes in what o asks of how layers are computed: the mode, thresholds, and which layers predict.
+// Settle applies o's settings of how layers are computed: the mode, thresholds, and which layers predict.
 func (c *Config) Settle(o *Options) error {
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
@@ -375,7 +375,7 @@ func (o *Options) mode() SparseMode {
 	return o.Sparse
 }
 
-// Meaning names what, besides the file, decides which keys and values a token gets, but for rounding.
+// Meaning names everything, apart from the file, that decides which keys and values a token gets, except rounding.
 func (m *Model) Meaning() string {
 	s := fmt.Sprintf("activation %+v", m.Act)
 	for _, r := range m.ropes {

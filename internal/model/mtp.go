@@ -19,13 +19,13 @@ import (
 // users, vLLM and llama.cpp.
 type mtp struct {
 	width      int
-	embd       *compute.Matrix // [n_vocab, n_embd]; the model's where the layer has none
+	embd       *compute.Matrix // [n_vocab, n_embd]; the model's if the layer has none
 	embdNorm   nn.Norm
 	hiddenNorm nn.Norm
 	join       nn.Linear // [n_embd, 2·n_embd]
 	block      family.Block
-	norm       nn.Norm   // before the head; the model's where the layer has none
-	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
+	norm       nn.Norm   // before the head; the model's if the layer has none
+	head       nn.Linear // [n_vocab, n_embd]; the model's if the layer has none
 	plain      bool      // h is taken before the last norm, and so is the block's output that stands for it
 }
 

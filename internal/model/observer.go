@@ -14,7 +14,7 @@ type ExpertObserver interface {
 	Experts(layer int, s ExpertStep)
 }
 
-// ExpertStep is one layer's share of a step. What it holds is valid during the call.
+// ExpertStep is one layer's share of a step. Its contents are valid during the call.
 type ExpertStep struct {
 	Params *compute.Params
 	Used   int
@@ -27,7 +27,7 @@ type choiceReader interface {
 	ChoiceData(c compute.Choice, chosen []float32)
 }
 
-// observeExperts makes every layer with experts tell o.
+// observeExperts makes every layer with experts report its steps to o.
 func (m *Model) observeExperts(o Observer) error {
 	see, ok := o.(ExpertObserver)
 	if !ok {

@@ -7,17 +7,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// CachePages returns the number of pages of a KV cache for so many positions: one is spare, for copying a shared page.
+// CachePages returns the number of pages of a KV cache for the given number of positions. One page is spare, for
+// copying a shared page.
 func CachePages(positions int) int {
 	return (positions+compute.PagePositions-1)/compute.PagePositions + 1
 }
 
-// Encoder reports whether the model evaluates a text in one step and gives nothing but states.
+// Encoder reports whether the model evaluates a text in one step and returns only states.
 func (c *Config) Encoder() bool { return c.Later && c.Headless }
 
-// storage returns in which layer's part of the cache each layer's keys and values lie. An encoder needs them no longer
-// than the layer runs, so that layers of one shape use the same part, as far as they are in one place. places may be
-// nil: they are.
+// storage returns for each layer the layer with the part of the cache that holds its keys and values. An encoder needs
+// them only while the layer runs, so layers of one shape use the same part if they are in one place. places may be nil:
+// then they are.
 func (c *Config) storage(places []compute.Place) []int {
 	out := make([]int, c.Layers)
 	for l, b := range c.Blocks {
@@ -32,14 +33,13 @@ func (c *Config) storage(places []compute.Place) []int {
 	return out
 }
 
-// Rehearse has the model's device take what steps of every size need, so that it is
-// missing now or never: each is the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of
-// single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as
-// there may be.
+// Rehearse makes the model's device allocate what steps of every size need, so that a lack of memory shows now or
+// never. Each step is the largest of its kind: of a prompt's rows, and of rows with the arithmetic of single tokens, as
+// short prompts have. It has a sequence with all of the cache's pages, and the largest number of rows of logits.
 func (m *Model) Rehearse() error {
 	kind := m.usual()
 	return m.dev.Rehearse(func() error {
-		most := m.pool.Tokens()    // of the largest segment, in which some may be padding
+		most := m.pool.Tokens()    // rows of the largest segment, including padding
 		if kind == nn.LastStates { // steps that embed texts are of the other kind
 			if err := m.rehearse(nn.WithMTP, most, 0, most); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (m *Model) Rehearse() error {
 			if err := m.rehearse(kind, n, n, n); err != nil {
 				return err
 			}
-			if m.draft == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
+			if m.draft == nil || n > m.most.Out { // draft tokens are made from rows with wanted logits
 				continue
 			}
 			if err := m.rehearse(nn.OnlyMTP, n, n, n); err != nil {
@@ -74,19 +74,19 @@ func (m *Model) usual() nn.Kind {
 	return nn.WithMTP
 }
 
-// rehearse has a step of n rows prepared, of which decode are single tokens and, if there may be so many, out have
+// rehearse prepares a step of n rows. decode of them are single tokens and, if a step may have that many, out have
 // logits.
 func (m *Model) rehearse(kind nn.Kind, n, decode, out int) error {
 	pages := [][]int32{make([]int32, m.cache.Pages)}
 	p := compute.Params{
 		Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, min(out, m.most.Out)), Pages: pages, Near: pages, States: []int32{0},
-		Decode: decode, Draft: kind == nn.OnlyMTP, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
+		Decode: decode, Draft: kind == nn.OnlyMTP, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // as any request may have
 	}
 	return m.runAs(p.Segment(m.begin(kind, &p)), &p)
 }
 
-// RehearseUsual has the model's device prepare the steps that are usual: prompts of
-// various lengths, from which one row of logits is wanted, and single tokens of several sequences.
+// RehearseUsual makes the model's device prepare the usual steps: prompts of various lengths with one row of logits,
+// and single tokens of several sequences.
 func (m *Model) RehearseUsual() error {
 	return m.dev.Rehearse(func() error {
 		most := m.pool.Tokens()

@@ -17,14 +17,14 @@ import (
 // SparseMode says how a model's feed-forward layers are computed.
 type SparseMode int
 
-// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or
-// its measured divergence from dense is small, else Exact where the activation leaves neurons at zero, unless the file
-// says that most are not, else Off.
+// The modes. Auto is Predict if the file requires it (an original PowerInfer file, experts with predictors) or has a
+// small measured divergence from dense. Else it is Exact if the activation leaves neurons at zero, unless the file says
+// that most are not. Else it is Off.
 const (
 	Auto      SparseMode = iota
 	Off                  // every neuron, by dense products
-	Exact                // gates first, then only the neurons whose activation is not zero: the dense result
-	Predict              // only the neurons that the file's predictors choose, of these only the ones that are not zero
+	Exact                // computes the gates first, then only the neurons with an activation other than zero: the dense result
+	Predict              // computes only neurons that the file's predictors choose, and skips those that turn out to be zero
 	Threshold            // as Exact, where activations below a layer's threshold of magnitude are taken as zero; never by itself
 )
 
@@ -81,7 +81,7 @@ func (c *Config) auto() SparseMode {
 	return c.safe()
 }
 
-// safe returns the faster mode of those that change nothing.
+// safe returns the fastest mode that changes no results.
 func (c *Config) safe() SparseMode {
 	if c.zeros() && !c.mostlyOpen() {
 		return Exact
@@ -89,12 +89,12 @@ func (c *Config) safe() SparseMode {
 	return Off
 }
 
-// breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed:
-// 0.46 to 0.48 by type with one thread, 0.49 to about 0.6 with two, as measured in docs/benchmarks/2026-11-zen5.md.
+// breakEven is the share of active neurons from which on single tokens are faster with all neurons computed: 0.46 to
+// 0.48 by type with one thread, 0.49 to about 0.6 with two, as measured in docs/benchmarks/2026-11-zen5.md.
 const breakEven = 0.5
 
-// mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for.
-// The file alone decides, not the text at hand: the modes round differently, and a model's answers must repeat.
+// mostlyOpen reports whether the file counted its experts' neurons and found too many active for Exact to be faster.
+// Only the file decides, not the current text: the modes round differently, and a model's answers must repeat.
 func (c *Config) mostlyOpen() bool {
 	if c.ExpertUse == nil {
 		return false
@@ -128,9 +128,9 @@ func (c *Config) ownActivation() bool {
 	return c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
 }
 
-// LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay,
-// where all gates are needed to find the largest, and where the activation leaves no zeros. A layer that has nothing
-// but experts has their mode.
+// LayerMode returns the mode that layer l runs in. It differs from the model's mode if a prepared file's predictors do
+// not pay, if all gates are needed to find the largest, or if the activation leaves no zeros. A layer with experts only
+// has their mode.
 func (c *Config) LayerMode(l int) SparseMode {
 	cut := c.Blocks[l].TopK != nil
 	switch {
@@ -150,8 +150,8 @@ func (c *Config) LayerMode(l int) SparseMode {
 	return c.Sparse
 }
 
-// CanStayOnDisk returns why none of the model's weights can stay on disk, or nil: experts can, and neurons of layers
-// that are computed by neuron where the file holds all of a neuron as rows.
+// CanStayOnDisk returns why none of the model's weights can stay on disk, or nil. Experts can, and so can neurons of
+// layers that are computed by neuron, if the file stores every matrix of a neuron as rows.
 func (c *Config) CanStayOnDisk() error {
 	switch {
 	case c.Experts.Count > 0:
@@ -167,8 +167,9 @@ func (c *Config) CanStayOnDisk() error {
 	return setting.Errorf("its weights cannot stay on disk, for each of them is read for every token; use %s, or give more memory", setting.Sparse.To("predict"))
 }
 
-// NeuronsOnDisk reports whether layer l's neurons can stay on disk: their rows of ffn_down_t, and of the other
-// projections, where gates says so of that which says which neurons are open, ffn_gate or else ffn_up.
+// NeuronsOnDisk reports whether layer l's neurons can stay on disk. rows: the rows of ffn_down_t and of the other
+// projections can. gates: so can the rows of the projection that decides which neurons are open, ffn_gate or else
+// ffn_up.
 func (c *Config) NeuronsOnDisk(l int) (rows, gates bool) {
 	if b := &c.Blocks[l]; !c.Transposed || b.FF == 0 || b.Experts {
 		return false, false
@@ -185,7 +186,7 @@ func (c *Config) alwaysOn(l int) int {
 	return max(c.Prepared.Layers[l].AlwaysOn, int(math.Round(c.AlwaysOn*float64(c.Blocks[l].FF))))
 }
 
-// takePrediction checks and takes what options say of predictors.
+// takePrediction checks and applies the options of predictors.
 func (c *Config) takePrediction(o *Options) error {
 	switch {
 	case !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1):
@@ -210,7 +211,7 @@ func (c *Config) Activation(l int) compute.Activation {
 	return act
 }
 
-// CanDraft reports whether a model that computes all neurons that are not zero can guess tokens by those that its
+// CanDraft reports whether a model that computes all active neurons can draft tokens with only the neurons that its
 // predictors choose.
 func (c *Config) CanDraft() bool {
 	if c.Sparse != Exact && c.Sparse != Off || !c.Predictors {
@@ -224,14 +225,14 @@ func (c *Config) CanDraft() bool {
 	return false
 }
 
-// draftsIn reports whether steps that guess compute the predicted neurons of layer l alone.
+// draftsIn reports whether drafting steps compute only the predicted neurons of layer l.
 func (c *Config) draftsIn(l int) bool {
 	guess := *c
 	guess.Sparse = Predict
 	return guess.LayerMode(l) == Predict
 }
 
-// ExpertMode returns the mode that experts run in: in mode Predict, layers whose experts have no predictors run exact.
+// ExpertMode returns the mode of experts: in mode Predict, layers with experts that have no predictors run exact.
 func (c *Config) ExpertMode() SparseMode {
 	switch {
 	case c.Experts.Count == 0:
@@ -247,15 +248,15 @@ func (c *Config) ExpertMode() SparseMode {
 // NeuronUse counts the work of a feed-forward layer since the model was loaded, or in a part of that time.
 type NeuronUse struct {
 	compute.NeuronCount            // zero in mode off, which does not look at single neurons
-	Mode                SparseMode // of the layer
-	Neurons             int        // that a token passes where nothing is left out: n_ff, and those of the experts that it uses
-	Dense               int64      // bytes of gate, up and down, and of the experts that a step's tokens use where none uses another's
-	Experts             int        // of the layer
+	Mode                SparseMode // the layer's mode
+	Neurons             int        // neurons for a token if none is left out: n_ff, and those of the experts that it uses
+	Dense               int64      // bytes of gate, up and down, and of the experts of a step's tokens if no two tokens share one
+	Experts             int        // experts of the layer
 
-	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and those of them that are active; Active then counts what every token has
+	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and the active ones among them; Active then counts every active pair
 }
 
-// Since returns what was counted after then, an earlier state of the same layer.
+// Since returns the counts after then, an earlier state of the same layer.
 func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.Steps -= then.Steps
 	u.Tokens -= then.Tokens
@@ -278,7 +279,7 @@ func (u *NeuronUse) add(c *compute.NeuronCount) {
 	u.Join(&part)
 }
 
-// Neurons returns what each layer has computed since the model was loaded. [layers]
+// Neurons returns the work of each layer since the model was loaded. [layers]
 func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.parts))
 	for i := range m.parts {
@@ -302,8 +303,8 @@ func (m *Model) Neurons() []NeuronUse {
 	return use
 }
 
-// predictorRead returns what counted steps have read of the predictor of f, which may be nil. Steps that guess are not
-// among those that are counted.
+// predictorRead returns the bytes that counted steps have read of the predictor of f, which may be nil. Drafting steps
+// are not counted.
 func (m *Model) predictorRead(f *nn.FFN) int64 {
 	if f == nil || m.drafts {
 		return 0
@@ -311,9 +312,9 @@ func (m *Model) predictorRead(f *nn.FFN) int64 {
 	return f.Count.Steps * f.Predictor.Bytes()
 }
 
-// Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are
-// not zero are computed, those that predictors choose; with GPUs, those that lie on them in layers that are divided by
-// neuron.
+// Drafts reports whether steps of Params.Draft compute less than others. On the processor they do if all active neurons
+// are computed otherwise: drafting steps compute those that predictors choose. With GPUs they do if layers are divided
+// by neuron: drafting steps compute the neurons on GPUs.
 func (m *Model) Drafts() bool { return m.drafts || m.hotOnly }
 
 // Observer sees every feed-forward layer of dense steps, in the order of layers.
@@ -321,12 +322,11 @@ type Observer interface {
 	FeedForward(layer int, s FFNStep)
 }
 
-// FFNStep is one layer's share of a step. Its functions return what belongs to token i of the step, valid during the
-// call.
+// FFNStep is one layer's share of a step. Its functions return the data of token i of the step, valid during the call.
 type FFNStep struct {
 	Params      *compute.Params
 	Residual    func(i int) []float32 // [n_embd] before the layer's norm; falcon: the block's input
-	Normed      func(i int) []float32 // [n_embd] after it; what the layer reads
+	Normed      func(i int) []float32 // [n_embd] after it: the layer's input
 	Activations func(i int) []float32 // [n_ff] a_i
 }
 
@@ -336,14 +336,13 @@ type GateObserver interface {
 	Gates(layer int, s GateStep)
 }
 
-// GateStep is one layer's share of a step. Its function returns what belongs to token i of the step, valid during the
-// call.
+// GateStep is one layer's share of a step. Its function returns the data of token i of the step, valid during the call.
 type GateStep struct {
 	Params *compute.Params
 	Gates  func(i int) []float32 // [n_ff] g_i; in ungated layers up's output
 }
 
-// observe makes every dense layer tell o, of a model with experts every layer that has some.
+// observe makes every dense layer report its steps to o, or in a model with experts every layer with experts.
 func (m *Model) observe(o Observer) error {
 	if m.Experts.Count > 0 {
 		return m.observeExperts(o)
@@ -381,8 +380,8 @@ func (m *Model) observe(o Observer) error {
 	return nil
 }
 
-// rows returns what reads a tensor's rows. Where one cannot be read, failed says why, and the row is zero: the step
-// fails, whatever is made of it.
+// rows returns a function that reads a tensor's rows. If it cannot read a row, it sets failed and returns zeros: the
+// step fails, whatever is computed from them.
 func (m *Model) rows(t compute.Tensor, failed *error) func(i int) []float32 {
 	return func(i int) []float32 {
 		row, err := m.dev.Read(t, i)
@@ -419,7 +418,7 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 	return nil
 }
 
-// place returns what of layer l goes to a GPU; of the head, where l is the number of layers.
+// place returns the parts of layer l that go to a GPU, or those of the head if l is the number of layers.
 func (m *Model) place(l int) compute.Place {
 	if m.places == nil {
 		return compute.Place{Split: compute.Split{Tier: compute.RAM}}

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows
-// alone after its attention; whoever wants all of them runs ForwardHidden.
+// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute only these
+// rows after its attention; ForwardHidden computes all.
 func (m *Model) Forward(p *compute.Params) error {
 	return m.run(nn.Logits, p)
 }
@@ -114,9 +114,8 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor) {
 	}
 }
 
-// Logits returns row i of the last step's logits, valid until the next step: [n_vocab], or of a
-// draft step [n_draft], see family.DraftShape.Token.
-// It fails where a GPU does.
+// Logits returns row i of the last step's logits, valid until the next step: [n_vocab], or in a drafting step
+// [n_draft], see family.DraftShape.Token. It fails if a GPU does.
 func (m *Model) Logits(i int) ([]float32, error) {
 	if m.pass.Kind == nn.OnlyMTP {
 		return m.dev.Read(m.drafted(), i)
@@ -125,7 +124,7 @@ func (m *Model) Logits(i int) ([]float32, error) {
 }
 
 // Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden or ForwardBoth ran: the last
-// layer's outputs after the last norm, from which logits are computed. It is valid until the next step. It fails where a
+// layer's outputs after the last norm, from which logits are computed. It is valid until the next step. It fails if a
 // GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	return m.dev.Read(m.hidden, i)

@@ -39,8 +39,8 @@ func (m *Model) rotateKeys(p *nn.Pass) {
 	}
 }
 
-// CheckTurns reports whether TurnKeys is all that giving positions of a text other numbers takes. The error says what
-// else of the model depends on them.
+// CheckTurns returns why TurnKeys is not enough to change the positions of a text, because something else in the model
+// depends on them, or nil.
 func (m *Model) CheckTurns() error {
 	rotated := false
 	for i := range m.parts {

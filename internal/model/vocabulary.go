@@ -53,7 +53,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	spm := v.Model == "llama"
 	customary := map[string][3]int32{"llama": {0, 1, 2}, "t5": {2, -1, 1}, "bert": {100, 101, 102}, "plamo2": {0, 1, 2}}
 	none := [3]int32{-1, -1, -1}
-	def, ok := customary[v.Model] // files of these models may leave them out
+	def, ok := customary[v.Model] // files of these models may lack them
 	if !ok {
 		def = none
 	}
@@ -96,7 +96,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if text := m.Text(tokenizer.DefinitionKey, ""); text != "" {
 		list(func() error { v.Definition, err = tokenizer.ParseDefinition(text); return err })
 	}
-	if n := len(v.Tokens); n > 0 { // as llama.cpp, further numbers count for nothing
+	if n := len(v.Tokens); n > 0 { // as in llama.cpp, later numbers are ignored
 		v.Scores, v.Types = v.Scores[:min(n, len(v.Scores))], v.Types[:min(n, len(v.Types))]
 	}
 	if slices.Contains(v.Types, 0) { // GGUF's undefined type

@@ -6,7 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // for.
 const mostBins = 256
 
-// Watch says whether Work goes on with the model's steps, and whether Bins does, which costs a little more.
+// Watch switches the counting of Work, and of Bins, which costs a little more, for the model's next steps.
 func (m *Model) Watch(work, bins bool) {
 	m.watch.On = work
 	for i := range m.parts {
@@ -27,7 +27,7 @@ func (m *Model) Watch(work, bins bool) {
 // Work returns how long each part of the model was computed while it was watched.
 func (m *Model) Work() compute.Work { return m.watch.Work }
 
-// SetWork takes back what was computed since Work returned w.
+// SetWork discards what was counted since Work returned w.
 func (m *Model) SetWork(w compute.Work) { m.watch.Work = w }
 
 // Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are
@@ -43,10 +43,10 @@ func (m *Model) Bins(l int) []uint32 {
 type Read struct {
 	All   int64
 	RAM   int64 // by the processor
-	Dense int64 // what a dense model reads in as many steps
+	Dense int64 // bytes that a dense model reads in as many steps
 }
 
-// Read returns what was read since the model was loaded. Dense layers, which are always read whole, count nothing.
+// Read returns the bytes read since the model was loaded. Dense layers, which are always read whole, are not counted.
 func (m *Model) Read() (r Read) {
 	for i := range m.parts {
 		if f := m.parts[i].FFN; f != nil {
@@ -66,7 +66,7 @@ func (m *Model) Read() (r Read) {
 	return r
 }
 
-// Placed returns what of layer l lies on a GPU, and how many of its neurons do, or of its experts.
+// Placed returns which parts of layer l are on a GPU, and how many of its neurons or experts.
 func (m *Model) Placed(l int) compute.Place {
 	p, units := m.place(l), m.Blocks[l].FF
 	if m.parts[l].Experts != nil {

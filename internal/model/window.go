@@ -2,8 +2,8 @@ package model
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// windowed returns which layers' keys and values are seen through windows only: the layer's own, and those of layers
-// that read them. [layers]
+// windowed returns for each layer whether its keys and values are seen only through windows: its own, and those of
+// layers that read them. [layers]
 func (c *Config) windowed() []bool {
 	windowed := make([]bool, c.Layers)
 	for l, b := range c.Blocks {
@@ -15,8 +15,8 @@ func (c *Config) windowed() []bool {
 	return windowed
 }
 
-// Window returns how many positions a token sees in layers with windows, the last of which is its own: in the one that
-// sees most. It is 0 if all layers see all of context positions.
+// Window returns how many positions, its own included, a token sees in the layer with the largest window. It is 0 if
+// all layers see all of context positions.
 func (c *Config) Window(context int) int {
 	window := 0
 	for l, windowed := range c.windowed() {
@@ -35,19 +35,19 @@ func (c *Config) Window(context int) int {
 	return window
 }
 
-// textTokens is the length of texts of which an encoder's cache holds as many as make a step: shorter ones wait for
-// room.
+// textTokens is the shortest length of texts with which an encoder's cache has room for a full step; shorter texts wait
+// for room.
 const textTokens = 8
 
-// CacheSize returns the pages of a KV cache for sequences of context positions in all, so many of which generate at a
-// time, by steps of at most step tokens. Layers with windows keep what windows reach, and once more as much of what
-// they went past, for requests that go on a little before the end of another; or, if whole, all. An encoder has room
-// for a step of short texts. Where there are recurrent layers each sequence has a slot for its state, and checkpoints
-// have some more; if guesses are checked, there are slots for copies of states that wrong guesses are taken back to,
-// too.
+// CacheSize returns the pages of a KV cache for context positions of all sequences together. sequences of them generate
+// at a time, by steps of at most step tokens. Layers with windows keep the positions that windows reach, and as many
+// again before these, for requests that continue a little before another's end; if whole, they keep all. An encoder has
+// room for a step of short texts. With recurrent layers each sequence has a slot for its state, and checkpoints have
+// more slots. With guesses, which draft tokens, there are also slots for copies of states to go back to after a wrong
+// draft token.
 func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
-	if c.Encoder() { // whose texts, which may be short, share a step and no page
+	if c.Encoder() { // its texts, which may be short, share a step but no page
 		return compute.CacheSpec{Pages: CachePages(max(context, step/textTokens*compute.PagePositions))}
 	}
 	if c.Recurrent() {
@@ -66,20 +66,20 @@ func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) co
 	return size
 }
 
-// DraftSequences is the number of sequences for which a step has room to check as many guesses as each may have: with
-// more, checking pays less. More sequences that guess less may share that room.
+// DraftSequences is the number of sequences for which a step has room to check the largest number of draft tokens: with
+// more sequences, checking pays less. More sequences with fewer draft tokens may share that room.
 const DraftSequences = 2
 
-// The bytes that checkpoints of recurrent layers' states may take, and bounds of their number: with fewer than the
-// least, prompts would hardly ever find one; more than the most, each some hundred positions behind another, serve
-// longer conversations than are held.
+// The bytes that checkpoints of recurrent layers' states may take, and bounds of their number. With fewer than the
+// least, prompts would hardly ever find one. More than the most, some hundred positions apart, serve longer
+// conversations than are kept.
 const (
 	checkpointBytes  = 256 << 20
 	leastCheckpoints = 4
 	mostCheckpoints  = 32
 )
 
-// checkpoints returns how many states are kept beside those of running sequences.
+// checkpoints returns how many states are kept in addition to those of running sequences.
 func (c *Config) checkpoints() int {
 	bytes := int64(0)
 	for _, b := range c.Blocks {

@@ -30,8 +30,8 @@ type Shape struct {
 const paperPredictor = 0.06
 
 // shapes returns the models that the PowerInfer paper and its peers measure, by their published configurations.
-// Sparsity is the paper's (table 3), the skew that of figure 4: 26 % of OPT-30B's neurons in a layer make 80 % of the
-// activations, 43 % of LLaMA-70B's.
+// Sparsity is from the paper's table 3, the skew from its figure 4: 26 % of OPT-30B's neurons in a layer make 80 % of
+// the activations, 43 % of LLaMA-70B's.
 func shapes() []Shape {
 	llama, opt := Law{0.18, 0.43}, Law{0.03, 0.26}
 	return []Shape{
@@ -61,7 +61,7 @@ func named(name string) (Shape, error) {
 	return Shape{}, fmt.Errorf("shape %.40q is none of %s", name, strings.Join(append(names, PublishedExperts()...), ", "))
 }
 
-// Describe reads NAME[,KEY=VALUE…]: the shape of a known model with keys of it replaced.
+// Describe reads NAME[,KEY=VALUE…]: the shape of a known model, with some of its keys replaced.
 func Describe(text string) (Shape, error) {
 	parts := strings.Split(text, ",")
 	s, err := named(strings.TrimSpace(parts[0]))
@@ -139,7 +139,7 @@ func (s *Shape) check() error {
 	return s.Law.Check()
 }
 
-// Cost returns the shape as a cost for context tokens, of which the largest step has ubatch; 0 is the usual number.
+// Cost returns the shape as a cost for context tokens. The largest step has ubatch tokens; 0: the usual number.
 func (s *Shape) Cost(context, ubatch int) Cost {
 	row := int64(s.Type.RowBytes(s.Embd))
 	n := neurons{gate: row, up: row, down: row, frequency: make([]float32, s.FF), precision: s.Precision}

@@ -22,25 +22,25 @@ type Options struct {
 	Context    int        // tokens; 0 is the model's own
 	UBatch     int        // tokens of the largest step; 0 is the engine's own
 	Outputs    int        // sequences that generate at a time; 0 is 1
-	Drafts     int        // rows of logits of the largest step besides theirs
+	Drafts     int        // additional rows of logits of the largest step, for draft tokens
 	Further    bool       // as model.Options'
 	Head       *gguf.File // as model.Options'
 	CacheTypes compute.CacheTypes
-	WholeCache bool // layers with windows keep what no window reaches
-	Law        Law  // of frequencies that the file does not have
+	WholeCache bool // layers with windows keep all positions, also those outside of windows
+	Law        Law  // law of frequencies that the file does not state
 	Adapters   []model.Adapter
 	Stats      *neuron.Stats // counted for this model, or nil
-	Uses       []Use         // [layers] measured of this model in mode Sparse, instead of what the file says of activations and predictors; nil: nothing was
+	Uses       []Use         // measured for this model in mode Sparse, instead of the file's data on activations and predictors [layers]; nil: nothing was measured
 }
 
-// Use is what a layer's tokens need, as shares of its neurons.
+// Use is the work of a layer for its tokens, as shares of its neurons.
 type Use struct {
-	Active   float64 // whose activation is not zero
-	Computed float64 // whose activation is computed: those that a predictor chose
-	AlwaysOn float64 // of these, the hottest, without the predictor's say
+	Active   float64 // neurons with an activation other than zero
+	Computed float64 // neurons that are computed: those that a predictor chose
+	AlwaysOn float64 // neurons that are computed without asking the predictor, the hottest
 }
 
-// take replaces what a file says by what was measured: the order of the frequencies stays, their mean becomes the
+// take replaces the file's numbers by measured ones. The order of the frequencies stays, and their mean becomes the
 // measured one.
 func (n *neurons) take(u Use) {
 	mean := active([][]float32{n.frequency})
@@ -56,7 +56,7 @@ func (n *neurons) take(u Use) {
 	}
 }
 
-// Of reads f's header, and its frequencies if it is prepared.
+// Of returns the cost of a model from f's header, and from its frequencies if it is prepared.
 func Of(f *gguf.File, o Options) (Cost, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	if err != nil {
@@ -87,7 +87,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if err := c.TakeHead(f, o.Head); err != nil {
 		return Cost{}, err
 	}
-	c.FurtherCached = o.Further && c.CanGuessFurther() == nil // a file whose layer cannot be computed is refused when it is loaded
+	c.FurtherCached = o.Further && c.CanGuessFurther() == nil // a file with an MTP layer that cannot be computed is refused when it is loaded
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()
 	if err := r.frequencies(o); err != nil {
@@ -123,7 +123,7 @@ type reader struct {
 	cached    []float64   // CachedUses of the model's experts, once they are needed
 }
 
-// frequencies returns the file's, or those that were counted, or the law's.
+// frequencies reads the file's frequencies, or else the counted ones, or else computes the law's.
 func (r *reader) frequencies(o Options) error {
 	switch {
 	case o.Stats != nil && r.c.Experts.Count > 0:
@@ -172,7 +172,7 @@ func (r *reader) frequencies(o Options) error {
 	return nil
 }
 
-// assumeFrequencies notes what is assumed because the file holds no frequencies.
+// assumeFrequencies notes the assumption that replaces frequencies which the file lacks.
 func (r *reader) assumeFrequencies(law Law) {
 	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
 	if experts && !r.b.ExpertsKnown {
@@ -197,9 +197,9 @@ func (r *reader) ofNeurons() (list [][]float32) {
 	return list
 }
 
-// uses returns how often each of layer l's experts is used, in the file's order: as the file says, else all alike. GPUs
-// hold the first ones, whether these are the hottest or not, so a cold one before a hot one counts as the mean of the
-// two.
+// uses returns how often each of layer l's experts is used, in the file's order: as the file states, else all equally.
+// GPUs hold the first experts, whether these are the hottest or not, so a cold one before a hot one counts as the mean
+// of the two.
 func (r *reader) uses(l int) []float32 {
 	if !r.b.ExpertsKnown {
 		return evenly(r.c.Experts)
@@ -211,8 +211,8 @@ func (r *reader) uses(l int) []float32 {
 	return falling(list)
 }
 
-// falling returns the list that never rises and whose sums of the first n differ least from v's: a part that rises has
-// its mean instead.
+// falling returns the non-increasing list whose sums of the first n differ least from v's: a part that rises is
+// replaced by its mean.
 func falling(v []float32) []float32 {
 	type part struct {
 		sum float64
@@ -234,7 +234,7 @@ func falling(v []float32) []float32 {
 	return out
 }
 
-// known reports whether the file says of every layer with experts how often they are used.
+// known reports whether the file states the use of experts for every layer with experts.
 func (r *reader) known() bool {
 	for l, b := range r.c.Blocks {
 		if b.Experts && len(r.c.Prior(l)) != r.c.Experts.Count {
@@ -249,7 +249,7 @@ func evenly(e model.Experts) []float32 {
 	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
 }
 
-// experts returns the units of a layer with experts: one for each of them.
+// experts returns the units of a layer with experts, one for each expert.
 func (r *reader) experts(l int) placement.Units {
 	u := placement.Units{InOrder: true, Stay: true, Guessed: r.c.Blocks[l].Guessed, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
 	if !r.b.ExpertsKnown {
@@ -259,7 +259,7 @@ func (r *reader) experts(l int) placement.Units {
 		u.Kept = r.cached
 	} else {
 		for _, share := range r.c.Prior(l) {
-			u.Used = append(u.Used, min(share, 1)) // as they are, for RAM keeps any of them
+			u.Used = append(u.Used, min(share, 1)) // unsorted, because RAM keeps any of them
 		}
 	}
 	for _, t := range r.f.Tensors {
@@ -286,7 +286,7 @@ func (r *reader) assume(format string, args ...any) {
 	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))
 }
 
-// row returns the bytes of one row of rows in the tensor of that name in layer l; it is 0 where there is none.
+// row returns the bytes of one row of rows in the tensor of that name in layer l; 0 if there is none.
 func (r *reader) row(l int, name string, rows int) int64 {
 	return share(r.f.Tensor(fmt.Sprintf("blk.%d.%s", l, name)), rows)
 }
@@ -344,12 +344,12 @@ func (r *reader) layer(l int) error {
 	return nil
 }
 
-// add adds a layer whose units are known.
+// add adds a layer with known units.
 func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	for part, cached := range r.cache.Layers {
 		switch {
 		case r.cache.LayerOf(part) != l:
-		case cached.State > 0: // of all sequences and checkpoints
+		case cached.State > 0: // for all sequences and checkpoints
 			y.KV += int64(r.cache.States) * int64(cached.StateBytes())
 		case r.cache.IsWindowed(part):
 			y.KV += int64(r.cache.Near) * cached.PageBytes()
@@ -382,8 +382,8 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 }
 
-// adapted returns the bytes of what adapters have beside the model's tensors of that prefix, but for what lies with
-// neurons.
+// adapted returns the bytes of adapters' matrices for the model's tensors of that prefix, without those that are stored
+// with neurons.
 func (r *reader) adapted(prefix string) (n int64) {
 	for _, a := range r.b.Adapters {
 		for _, t := range a.File.Tensors {
@@ -400,8 +400,8 @@ func adaptsNeuron(name string) bool {
 	return name == nameGate+".lora_b" || name == nameUp+".lora_b" || name == nameDown+".lora_a"
 }
 
-// adaptedNeuron returns the bytes of one neuron in what adapters have as the given half beside the tensor of that name
-// in layer l.
+// adaptedNeuron returns the bytes of one neuron in the given half of adapters' matrices for the tensor of that name in
+// layer l.
 func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) {
 	for _, a := range r.b.Adapters {
 		if t := a.File.Tensor(fmt.Sprintf("blk.%d.%s%s", l, name, half)); t != nil {
@@ -411,7 +411,7 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 	return n
 }
 
-// further is the layer that predicts a further token.
+// further adds the MTP layer or draft head.
 func (r *reader) further() {
 	y := &r.b.Further
 	for part, shape := range r.cache.Layers {
@@ -445,7 +445,7 @@ func (r *reader) loaded(t *gguf.Tensor) int64 {
 	return bytes
 }
 
-// tables are the head, and what stays in RAM.
+// tables adds the head, and the tensors that stay in RAM.
 func (r *reader) tables() {
 	r.b.Model.Head += r.adapted("output.")
 	if r.c.FurtherCached {

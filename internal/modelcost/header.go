@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// header returns the header of a file of the shape whose predictors take so many bytes a layer, for what depends on how
-// a model is bound and computed: llama's where neurons have gates, else OPT's. Only vectors have data, zeros.
+// header returns a file's header for the shape, as far as binding and computing a model depend on it. The architecture
+// is llama if neurons have gates, else OPT. predictor is the bytes of a layer's predictor. Only vectors have data,
+// which are zeros.
 func (s *Shape) header(predictor int64) *gguf.File {
 	arch, norm := "opt", "attention.layer_norm_epsilon"
 	if s.Gated {
@@ -79,7 +80,7 @@ func (s *Shape) layer(h *header, rank int) {
 	}
 }
 
-// rank returns the rank of predictors in F16 that take so many bytes a layer.
+// rank returns the rank of predictors in F16 that take predictor bytes a layer.
 func (s *Shape) rank(predictor int64) int { return max(1, int(predictor/int64(2*(s.Embd+s.FF)))) }
 
 // header gathers tensors.

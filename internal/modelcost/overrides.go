@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Override says where tensors lie, by their names, as an item of llama.cpp's --override-tensor does.
+// Override says where tensors are, by their names, as an item of llama.cpp's --override-tensor does.
 type Override struct {
 	pattern string
 	buffer  string
@@ -28,9 +28,9 @@ const BufferCPU = "CPU"
 // matchTime bounds how long a pattern may take for one name: expressions that go back and forth can take for ever.
 const matchTime = 100 * time.Millisecond
 
-// ParseOverrides reads items PATTERN=BUFFER, several of them in one text between commas. A pattern is a regular
-// expression as in ECMAScript, which matches anywhere in a tensor's name; a buffer is CPU or one of gpus, whose place
-// in the list is the GPU's number.
+// ParseOverrides reads items PATTERN=BUFFER; a text may hold several of them, separated by commas. A pattern is a
+// regular expression as in ECMAScript, which matches anywhere in a tensor's name. A buffer is CPU or one of gpus; its
+// position in the list is the GPU's number.
 func ParseOverrides(texts, gpus []string) ([]Override, error) {
 	var list []Override
 	for _, text := range texts {
@@ -67,7 +67,7 @@ func parseOverride(item string, gpus []string) (o Override, err error) {
 	return o, setting.Errorf("%s %.80q: no buffer type is called %.40q; there are: %s", setting.Tensors, item, o.buffer, strings.Join(append([]string{BufferCPU}, gpus...), ", "))
 }
 
-// part is what lies together of a layer, or of the rest of a model.
+// part is a group of tensors of a layer, or of the rest of a model, that are in one place.
 type part int
 
 const (
@@ -76,10 +76,10 @@ const (
 	partPredictor
 	partHead
 	partTables // embedding tables that are not the head
-	partCommon // vectors, which every processor has, experts' predictors, which follow their experts, and what is not read
+	partCommon // vectors, which every processor has; experts' predictors, which follow their experts; and tensors that are not read
 )
 
-// says names the part for a sentence, and what to match.
+// says describes the part in a sentence, with a pattern that matches it.
 func (p part) says(experts bool) string {
 	switch {
 	case p == partUnits && experts:
@@ -96,14 +96,14 @@ func (p part) says(experts bool) string {
 	return `what is attention's in a layer lies together: match all of the layer, as blk\.3\. does, or its neurons alone, as \.ffn_(gate|up|down)\. does`
 }
 
-// pinned is the first tensor of a part, and where it must lie.
+// pinned is the first tensor of a part, and the override that places it.
 type pinned struct {
 	tensor string
 	by     *Override // nil: nowhere in particular
 }
 
-// Pin holds the tensors whose names match to where the first override that matches says, and returns the patterns that
-// match no tensor. What a plan cannot divide is refused.
+// Pin pins each tensor to the place of the first override that matches its name. It returns the patterns that match no
+// tensor. It refuses what a plan cannot divide.
 func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	c, err := model.ReadConfig(b.File, b.Activation)
 	if err != nil {
@@ -162,8 +162,8 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	return unmatched, nil
 }
 
-// PinKV holds the keys and values of all layers to RAM, and with them their attention, beside what Pin holds, which is
-// called before.
+// PinKV pins the keys and values of all layers to RAM, and their attention with them. It adds to Pin, which is called
+// before.
 func (b *Cost) PinKV() error {
 	for l := range b.Model.Layers {
 		y := &b.Model.Layers[l]
@@ -220,7 +220,7 @@ func (b *Cost) pin(layer int, p part, at pinned) error {
 	return nil
 }
 
-// partOf returns what part of the model c a tensor belongs to, and of which layer.
+// partOf returns the part of model c that a tensor belongs to, and its layer.
 func (b *Cost) partOf(c *model.Config, t *gguf.Tensor) (layer int, p part) {
 	of, ok := c.Purpose(t.Name)
 	switch {

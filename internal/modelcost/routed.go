@@ -14,22 +14,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// sizes are those of a model with experts.
+// sizes are the sizes of a model with experts.
 type sizes struct {
 	Layers, Embd, Vocab          int
 	Heads, KVHeads, Key, Value   int
-	Rotated, Latent, QueryLatent int // of a head; of the vectors that keys and values, and queries, follow from
-	FF                           int // of layers without experts
+	Rotated, Latent, QueryLatent int // a head's rotated elements; the widths of the latent vectors of keys and values, and of queries
+	FF                           int // neurons of layers without experts
 	Experts, ExpertFF, SharedFF  int // neurons of an expert, and of the shared ones together
 }
 
-// routed is a model with experts that is described, not there.
+// routed is a described model with experts, without a file.
 type routed struct {
 	name, arch string
 	sizes      sizes
 	used       int // experts, by a token
 	lead       int // layers without experts, the first ones
-	groups     int // of experts, of which groupsUsed are chosen from; 0: there are none
+	groups     int // groups of experts; a token's experts are in groupsUsed of them; 0: no groups
 	groupsUsed int
 	window     int      // positions that layers with windows see
 	optional   []string // the family's optional tensors that the model has
@@ -82,8 +82,8 @@ func PublishedExperts() []string {
 	return names
 }
 
-// Described reads NAME[,KEY=VALUE…], the shape of a known model with keys of it replaced, and returns its cost. o says
-// for which context, step and cache.
+// Described reads NAME[,KEY=VALUE…], the shape of a known model with some of its keys replaced, and returns its cost. o
+// has the context, step and cache.
 func Described(text string, o Options) (Cost, error) {
 	name, keys, _ := strings.Cut(text, ",")
 	for _, r := range routedShapes() {
@@ -136,7 +136,7 @@ func (r *routed) set(key, value string) error {
 		of int
 	}{"layers": {&z.Layers, maxLayers}, "experts": {&z.Experts, maxWidth}, "used": {&r.used, maxWidth}, "expert-ff": {&z.ExpertFF, maxWidth}, "vocab": {&z.Vocab, 1 << 24}}
 	if key == "type" {
-		if strings.EqualFold(value, "mxfp4") { // what models in MXFP4 are: their experts
+		if strings.EqualFold(value, "mxfp4") { // models in MXFP4 have only their experts in it
 			value += "_moe"
 		}
 		out, err := convert.ParseOutput(value)
@@ -187,7 +187,7 @@ func (r *routed) header() (*gguf.File, error) {
 	return f, nil
 }
 
-// held says which tensors the model has of those that files may lack: see nn.NewLister.
+// held returns a tensor that files may lack, if the model has it: see nn.NewLister.
 func (r *routed) held(name string) *gguf.Tensor {
 	layer, stem := 0, name
 	n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &stem)
@@ -241,7 +241,7 @@ func (r *routed) keys() []gguf.KV {
 		count("attention.value_length", z.Value)
 		return list
 	}
-	count("attention.head_count_kv", 1) // of the cache
+	count("attention.head_count_kv", 1) // the cache has one head
 	count("attention.kv_lora_rank", z.Latent)
 	count("attention.q_lora_rank", z.QueryLatent)
 	count("attention.key_length", z.Latent+z.Rotated)
@@ -251,8 +251,8 @@ func (r *routed) keys() []gguf.KV {
 	return list
 }
 
-// tensor adds one, row length first: matrices in F16, which quantising replaces, what has one dimension, or is a router
-// or a bias, in F32.
+// tensor adds a tensor, row length first. Matrices are in F16, which quantising replaces; vectors, routers and biases
+// are in F32.
 func (h *header) tensor(name string, shape []int) {
 	t := &gguf.Tensor{Name: name, Type: quant.F16, Shape: shape}
 	if len(shape) == 1 || strings.HasSuffix(name, ".bias") || strings.Contains(name, "ffn_gate_inp") {

@@ -14,7 +14,8 @@ func (m *model) queryLatent() bool {
 	return ok && !m.DirectQueries
 }
 
-// An indexer chooses so few positions, or blocks of so many, that tests' texts have more.
+// The positions that an indexer chooses, and the length and number of the blocks that it chooses; tests' texts have
+// more of them.
 const indexTop, indexBlock, indexBlocks = 12, 4, 3
 
 // byBlock reports whether indexers choose blocks of positions for each head of keys and values.
@@ -60,7 +61,7 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 	upward("attn_kv_b.weight", unit(m.Latent))
 }
 
-// upward lists a tensor of the block that reads latent vectors, whose elements are about 1.
+// upward lists a tensor of the block that reads latent vectors with elements of about 1.
 func (m *model) upward(layer int, tensor string, deviation float64) {
 	name, shape := blockName(layer)+tensor, m.shape(layer, tensor)
 	rows, cols := cells(shape)

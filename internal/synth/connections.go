@@ -60,8 +60,8 @@ func (m *model) connectionKeys(a func(string) string) (keys []gguf.KV) {
 	return keys
 }
 
-// rest lists the tensors of a block, or outside of blocks, of which no law is known: norms are about 1, others random
-// numbers that keep the size of what they multiply. Hyper-connections read, write and mix the streams about evenly.
+// rest lists the tensors of a block, or outside of blocks, that follow no law. Norms are about 1, others are random
+// numbers that keep the size of their inputs. Hyper-connections read, write and mix the streams about evenly.
 func (m *model) rest(prefix string, layer int, of []lineage.Tensor) {
 	if !m.fam.HyperConnected() {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// routerDeviation is that of a token's logits over the experts: a few of them have most of the weight.
+// routerDeviation is the deviation of a token's logits over the experts: a few of them have most of the weight.
 const routerDeviation = 1.5
 
 // expertKeys returns the keys that describe the model's experts.
@@ -50,7 +50,7 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	return keys
 }
 
-// experts lists one block's router and experts, each as sparse as a layer without experts is. in is what they read.
+// experts lists one block's router and experts. Each expert is as sparse as a layer without experts. in is their input.
 func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	routed := in
@@ -73,7 +73,7 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
-	if m.has("ffn_up_chexps.weight") { // of two experts each
+	if m.has("ffn_up_chexps.weight") { // each serves two experts
 		all := m.Experts
 		m.Experts /= 2
 		for _, part := range []string{"gate", "up"} {
@@ -87,7 +87,7 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 		root := float32(math.Sqrt(float64(m.Embd)))
 		m.random(name("ffn_gate_inp.scale"), m.Embd, root, 0.02*root)
 	}
-	if m.has("ffn_down_exps.scale") && m.Type != quant.NVFP4 { // whose matrices all have one
+	if m.has("ffn_down_exps.scale") && m.Type != quant.NVFP4 { // in NVFP4, all matrices have a factor
 		m.random(name("ffn_down_exps.scale"), m.Experts, 1, 0.1)
 	}
 	for _, norm := range []string{"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"} {
@@ -108,9 +108,9 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 }
 
-// expertOffset returns the mean of each expert's logit in a layer, whose deviation is routerDeviation: with it, the
-// share of tokens whose logit is above 0 follows the law, and as many logits are on average as a token uses experts.
-// nil: all are 0.
+// expertOffset returns the mean of each expert's logit in a layer. The logits' deviation is routerDeviation. The share
+// of tokens with a logit above 0 then follows the law, and a token has on average as many such logits as it uses
+// experts. nil: all means are 0.
 func (m *model) expertOffset(layer int) func(expert int) float32 {
 	if m.ExpertLaw == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (m *model) expertRanks(layer int) []int32 {
 	return m.stream(fmt.Sprintf("blk.%d.experts", layer)).permutation(m.Experts)
 }
 
-// ExpertRanks returns the rank of each of a layer's experts, 0 being the one that is used most, of a model whose
-// ExpertLaw is not 0, and the share of tokens that the law has use the expert of each rank.
+// ExpertRanks returns the rank of each of a layer's experts, 0 for the most used, and the share of tokens that use the
+// expert of each rank by the law. The model's ExpertLaw must not be 0.
 func ExpertRanks(s Spec, layer int) (ranks []int32, share []float64, err error) {
 	if s, err = s.complete(); err != nil {
 		return nil, nil, fmt.Errorf("synthetic model: %w", err)
@@ -167,7 +167,7 @@ func (m *model) maybeOf(layer int, tensor string, deviation float32) {
 	m.out[len(m.out)-1].Shape = shape
 }
 
-// plain has what list lists stay F32.
+// plain makes the tensors that list lists stay in F32.
 func (m *model) plain(list func()) {
 	t := m.Type
 	m.Type = quant.F32
@@ -175,7 +175,7 @@ func (m *model) plain(list func()) {
 	m.Type = t
 }
 
-// stacked gives the matrix that list lists a dimension for experts.
+// stacked adds a dimension for experts to the matrix that list lists.
 func (m *model) stacked(list func()) {
 	list()
 	t := &m.out[len(m.out)-1]

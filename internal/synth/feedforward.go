@@ -42,10 +42,10 @@ func (m *model) feedForward(layer int) {
 	}
 	mixed := m.mixed(layer)
 	if mixed {
-		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts
-		// are made for the residual of layer 0 or 1 and their gates deviate by up to 1.15 instead of 1. It stays
-		// because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and 2026-11-families.md are of
-		// models with these weights; mend it when those are measured anew.
+		// This should be m.input(depth), as below. input takes a depth, but e is an energy, so deep layers' experts are
+		// made for the residual of layer 0 or 1, and their gates deviate by up to 1.15 instead of 1. It stays because
+		// the perplexities and speeds in docs/benchmarks/2026-11-experts.md and 2026-11-families.md were measured with
+		// these weights. Correct it when those are measured again.
 		m.experts(layer, m.input(e), n)
 	}
 	if !mixed || m.fam.Experts.Beside {
@@ -56,7 +56,7 @@ func (m *model) feedForward(layer int) {
 	}
 	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 	if m.Magic == "PWRI" {
-		sign := name("ffn_up.weight") // of the matrix whose sign decides
+		sign := name("ffn_up.weight") // the matrix with products whose signs decide
 		if m.has("ffn_gate.weight") {
 			sign = name("ffn_gate.weight")
 		}
@@ -85,8 +85,8 @@ func (m *model) dense(layer int, depth float64, n *neurons) {
 	m.maybe(layer, "ffn_sub_norm.weight", 1, 0.02)
 }
 
-// ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the
-// gates' rows where one tensor holds both.
+// ups lists the up projection. If its rows decide which neurons are active, they have the offset, unless that is in the
+// bias. They follow the gates' rows if one tensor holds both.
 func (m *model) ups(name string, in amplitudes, n *neurons) {
 	both := m.Activation == compute.DReLU.String()
 	switch {
@@ -104,7 +104,7 @@ func (m *model) ups(name string, in amplitudes, n *neurons) {
 	}
 }
 
-// down lists the down projection, which adds what growth leaves to the feed-forward layer.
+// down lists the down projection. It adds the feed-forward layer's share of growth.
 func (m *model) down(name string, n *neurons) {
 	origin := func(i int) int { return n.of(i) / 2 }
 	m.writer(name+".weight", m.FF, m.Transposed, origin, m.downWeight(n))

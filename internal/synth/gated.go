@@ -17,18 +17,18 @@ const (
 	meanBlock    = 4  // positions
 	meanTop      = 16 // likewise
 	gramTokens   = 3
-	gramHeads    = 2 // of a length
+	gramHeads    = 2 // heads for each length
 	gramTaps     = 4
 	gramLayer    = 0
 	gramEnd      = 2
 )
 
-// gatedSizes are those of a family with streams.
+// gatedSizes are the sizes of a family with gated streams.
 type gatedSizes struct {
 	Streams, Rank          int
 	IndexHeads, IndexDim   int
 	GramTaps               int
-	GramRows, GramElements int // of the table
+	GramRows, GramElements int // of the table: its rows, and their elements
 }
 
 func (m *model) gated() gatedSizes {
@@ -95,7 +95,7 @@ func (m *model) gatedOuter() {
 	m.connection("output_hc", false)
 }
 
-// connection lists a connection whose gates are about a half and whose weights are about one.
+// connection lists a connection with gates of about a half and weights of about one.
 func (m *model) connection(name string, inject bool) {
 	g := m.gated()
 	wide := g.Streams * m.Embd
@@ -108,7 +108,7 @@ func (m *model) connection(name string, inject bool) {
 	}
 }
 
-// gatedBlock lists what a block has for streams, for its indexer, and for the table of n-grams.
+// gatedBlock lists a block's tensors for streams, for its indexer, and for the table of n-grams.
 func (m *model) gatedBlock(layer int) {
 	if !m.fam.GatedStreams {
 		return

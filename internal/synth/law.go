@@ -8,7 +8,7 @@ const alwaysOn = 0.995
 // fatThreshold is ProSparse's, as in internal/model's default.
 const fatThreshold = 0.01
 
-// activation is what the generator needs of a nonlinearity f and of what it is multiplied by.
+// activation describes a nonlinearity f, and what it is multiplied by, for the generator.
 type activation struct {
 	f         func(z float64) float64
 	threshold float64 // f is zero up to it, where sparse
@@ -29,10 +29,10 @@ func activations() map[string]activation {
 		"drelu": {f: relu, sparse: true, gated: true},
 		"relu2": {f: func(z float64) float64 { return relu(z) * relu(z) }, sparse: true},
 		"silu":  {f: func(z float64) float64 { return z / (1 + math.Exp(-z)) }},
-		"situ": {f: func(z float64) float64 { // of ups near 0, within the limit of synthetic files
+		"situ": {f: func(z float64) float64 { // for ups near 0, within the limit of synthetic files
 			return situGates * math.Tanh(z/situGates) / (1 + math.Exp(-z))
 		}, gated: true},
-		"clamped_swiglu": {f: func(z float64) float64 { // of ups near 0, with gpt-oss's slope and limit
+		"clamped_swiglu": {f: func(z float64) float64 { // for ups near 0, with gpt-oss's slope and limit
 			z = min(z, 7)
 			return z / (1 + math.Exp(-1.702*z))
 		}, gated: true},
@@ -44,8 +44,8 @@ func activations() map[string]activation {
 // entry r: their down rows are opposite, so that what a layer adds to the residual is zero on average.
 type law struct {
 	freq   []float64 // P(active) [n_ff/2]
-	offset []float32 // mean of the gate, whose variance is 1 [n_ff/2]
-	weight []float32 // of the down row, so that every active neuron adds alike; mean of freq·…: see newLaw [n_ff/2]
+	offset []float32 // mean of the gate; its variance is 1 [n_ff/2]
+	weight []float32 // size of the down row, so that every active neuron adds equally; mean of freq·…: see newLaw [n_ff/2]
 }
 
 // newLaw solves for the offsets. Results are rounded to float32: last bits of exp and erfc, which differ between

@@ -13,14 +13,15 @@ const (
 	situUps   = 8
 )
 
-// checkpointsEvery is how many layers lie between checkpoints of the residual, in families that have some.
+// checkpointsEvery is the number of layers from one checkpoint of the residual to the next, in families with
+// checkpoints.
 const checkpointsEvery = 2
 
-// deltaKeys returns the keys of Kimi delta attention, and of what such models have besides.
+// deltaKeys returns the keys of Kimi delta attention, and of other parts of such models.
 func (m *model) deltaKeys(a func(string) string) []gguf.KV {
 	s := m.stateSpace()
 	keys := []gguf.KV{{Key: a("ssm.conv_kernel"), Value: uint32(s.Taps)}, {Key: a("kda.head_dim"), Value: uint32(s.StateSize)}}
-	if !m.has("ssm_g_b.weight") { // of newer families
+	if !m.has("ssm_g_b.weight") { // in newer families
 		keys = append(keys, gguf.KV{Key: a("kda.gate_lower_bound"), Value: float32(-5)})
 	}
 	if m.Dense == 0 { // llama.cpp requires it of Ling
@@ -35,7 +36,7 @@ func (m *model) deltaKeys(a func(string) string) []gguf.KV {
 	return keys
 }
 
-// linearAttention lists one block's Kimi delta attention or lightning attention, but for its last product.
+// linearAttention lists one block's Kimi delta attention or lightning attention, without its last product.
 func (m *model) linearAttention(layer int, in amplitudes) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()

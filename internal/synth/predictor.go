@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// predictor lists fc1 [rank, n_embd] and fc2 [n_ff, rank], made from the weights that decide and not trained: fc1 reads
-// m̂ and, with both signs so that the rectifier loses nothing, the directions of the subspace; fc2 puts the row of the
-// deciding matrix together from these. The residual before the norm differs from the normed one by a positive factor,
-// which moves no logit over zero. In dReLU layers it predicts the gate, which is positive wherever the neuron is
+// predictor lists fc1 [rank, n_embd] and fc2 [n_ff, rank]. They are made from the weights that decide, not trained. fc1
+// reads m̂ and the directions of the subspace, with both signs, so that the rectifier loses nothing. fc2 combines these
+// to the row of the deciding matrix. The residual before the norm differs from the normed one by a positive factor,
+// which does not change a logit's sign. In dReLU layers it predicts the gate, which is positive wherever the neuron is
 // active.
 func (m *model) predictor(layer int, e float64, sign string, n *neurons) {
 	seen := min(m.space.k, (m.Rank-1)/2) // directions that the rank has room for

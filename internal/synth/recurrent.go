@@ -31,8 +31,8 @@ func (m *model) block(layer int) {
 // attentionEvery is how far apart layers with attention are, in families with recurrent ones.
 const attentionEvery = 3
 
-// parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent
-// layers the last of three has attention.
+// parts returns the parts of a layer. In families with one part in each layer the parts alternate. In other families
+// with recurrent layers every third layer has attention.
 func (m *model) parts(layer int) lineage.Part {
 	switch {
 	case m.fam.AllLayers != 0:
@@ -47,7 +47,7 @@ func (m *model) parts(layer int) lineage.Part {
 
 // perLayer returns a number that layers with a part have, or one for all layers.
 func (m *model) perLayer(part lineage.Part, n int) any {
-	if m.fam.Delta || m.fam.Lightning() { // whose files tell which by attentionEvery
+	if m.fam.Delta || m.fam.Lightning() { // their files state attentionEvery instead
 		return uint32(n)
 	}
 	if m.fam.AllLayers != 0 && m.fam.AllLayers&part == 0 {
@@ -128,7 +128,7 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if !m.fam.OnePart || m.fam.OnlyRecurrent() {
 		return m.stateSizes(a)
 	}
-	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for layers that predict further tokens
+	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for MTP layers
 }
 
 // stateSizes returns the keys of the sizes of recurrent layers.

@@ -11,7 +11,7 @@ func (m *model) normal(name string, rows, cols int, deviation float64) {
 	m.matrix(name, rows, cols, func(i int, row, _ []float32) { addNoise(row, k, i*cols, float32(deviation)) })
 }
 
-// selective lists one block's state space of Mamba's form. in is what it reads, and weight that of what it adds.
+// selective lists one block's state space of Mamba's form. in is its input, and weight scales its output.
 func (m *model) selective(layer int, in amplitudes, weight float32) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()
@@ -52,7 +52,7 @@ func (m *model) timeMix(layer int, in amplitudes, weight float32) {
 	for _, low := range []struct {
 		name       string
 		rank       int
-		mean, size float32 // of what is added
+		mean, size float32 // mean and size of what is added
 	}{{"w", s.Ranks.Decay, -3, 1}, {"a", s.Ranks.Rate, 0, 0.5}, {"v", s.Ranks.Value, 0, 0.5}, {"g", s.Ranks.Gate, 0, 0}} {
 		m.plain(func() {
 			m.reader(name(low.name+"1.weight"), low.rank, in, 1, nil)

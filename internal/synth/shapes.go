@@ -28,7 +28,7 @@ func (m *model) list() error {
 	return b.Err
 }
 
-// held returns a tensor of that name if the model has it, with its shape where no key tells it: see nn.NewLister.
+// held returns a tensor of that name if the model has it, with its shape if no key states that: see nn.NewLister.
 func (m *model) held(name string) *gguf.Tensor {
 	layer, stem := 0, name
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &stem); n < 2 {
@@ -56,13 +56,13 @@ func (m *model) held(name string) *gguf.Tensor {
 // mixed reports whether a layer has experts.
 func (m *model) mixed(layer int) bool { return m.Experts > 0 && layer >= m.Dense }
 
-// chooses reports whether a tensor is the bias of a layer's choice of experts, of a family of which layers may have
+// chooses reports whether a tensor is the bias of a layer's choice of experts, in a family with layers that may choose
 // experts by token instead.
 func (m *model) chooses(stem string, layer int) bool {
 	return stem == "exp_probs_b.bias" && m.fam.Compresses() && layer > 0
 }
 
-// untold returns the shape of a tensor that no key tells, row length first; nil: keys tell it.
+// untold returns the shape of a tensor that no key states, row length first; nil: keys state it.
 func (m *model) untold(stem string) []int {
 	switch stem {
 	case "token_embd":

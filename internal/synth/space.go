@@ -44,10 +44,10 @@ func (s space) vector(dst, c []float32, m float32) {
 
 // Energies of the residual stream, per coordinate.
 const (
-	meanEnergy     = 0.5  // of m̂, the same at every depth
-	embedEnergy    = 0.5  // of an embedding in the subspace
-	positionEnergy = 0.02 // of a learned position (opt)
-	growth         = 0.5  // what all layers add
+	meanEnergy     = 0.5  // energy of m̂, the same at every depth
+	embedEnergy    = 0.5  // energy of an embedding in the subspace
+	positionEnergy = 0.02 // energy of a learned position (opt)
+	growth         = 0.5  // energy that all layers together add
 	attentionShare = 1.0 / 3
 )
 
@@ -66,7 +66,7 @@ func learned(f lineage.Family) bool {
 	return ok && !t.Optional
 }
 
-// amplitudes are those of an activation in the subspace (of a unit vector in it) and of m̂.
+// amplitudes are the amplitudes of an activation in the subspace (for a unit vector in it) and of m̂.
 type amplitudes struct{ subspace, mean float64 }
 
 // plain returns the amplitudes of a residual of energy e in the subspace.
@@ -75,7 +75,7 @@ func (sp space) plain(e float64) amplitudes {
 	return amplitudes{math.Sqrt(n * e), math.Sqrt(n * meanEnergy)}
 }
 
-// normed returns what a norm makes of a residual of energy e in the subspace.
+// normed returns the amplitudes after a norm of a residual of energy e in the subspace.
 func (sp space) normed(e float64) amplitudes {
 	n := float64(sp.n)
 	return amplitudes{math.Sqrt(n * e / (e + meanEnergy)), math.Sqrt(n * meanEnergy / (e + meanEnergy))}

@@ -1,10 +1,10 @@
-// Package synth writes GGUF models of any shape with random weights whose feed-forward layers are as sparse as asked.
+// Package synth writes GGUF models of any shape with random weights. Their feed-forward layers are as sparse as asked.
 //
-// The residual stream is made to lie in a fixed direction m̂ (the "mean" that trained models have too) and a subspace
-// of a few dimensions. A gate row reads the subspace along a random direction and m̂ with an offset, so that on any
-// input the gate is N(offset, 1) over neurons: the offset sets how often a neuron is active, and which are active
-// depends on the input and is predictable at the subspace's rank. Attention and down projections write into the
-// subspace only, with a known energy, so that the share of m̂ is known at every depth. Nothing is trained: generated
+// The residual stream is the sum of a fixed direction m̂ (the "mean" that trained models have too) and a vector in a
+// subspace of a few dimensions. A gate row reads the subspace along a random direction, and m̂ with an offset, so that
+// on any input the gate is N(offset, 1) over neurons. The offset sets how often a neuron is active. Which neurons are
+// active depends on the input and is predictable at the subspace's rank. Attention and down projections write only to
+// the subspace, with a known energy, so that the share of m̂ is known at every depth. Nothing is trained: generated
 // text is noise.
 package synth
 
@@ -26,45 +26,45 @@ type Spec struct {
 	Magic   string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers  int        `json:"layers"`
 	Embd    int        `json:"embd"`                   // n_embd, a multiple of 32
-	FF      int        `json:"ff"`                     // n_ff, a multiple of 32; of each expert where there are some
-	Experts int        `json:"experts,omitempty"`      // of each layer; 8 in families that always have some
-	Used    int        `json:"experts_used,omitempty"` // by a token: a quarter of them, at most 8
+	FF      int        `json:"ff"`                     // n_ff, a multiple of 32; with experts, that of each expert
+	Experts int        `json:"experts,omitempty"`      // experts of each layer; 8 in families that always have some
+	Used    int        `json:"experts_used,omitempty"` // experts that a token uses; default a quarter of them, at most 8
 	Heads   int        `json:"heads"`
 	KVHeads int        `json:"kv_heads,omitempty"` // Heads
 	HeadDim int        `json:"head_dim,omitempty"` // Embd/Heads
 	Vocab   int        `json:"vocab,omitempty"`    // 512
-	Context int        `json:"context,omitempty"`  // what the family's description says
-	Type    quant.Type `json:"-"`                  // of the matrices; norms and biases are F32
+	Context int        `json:"context,omitempty"`  // default: the family's description
+	Type    quant.Type `json:"-"`                  // type of the matrices; norms and biases are F32
 	Tied    bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
 
 	// Activation is relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu, as in the key powerinfer.activation;
 	// default the family's own if that leaves zeros, else relu.
 	Activation string `json:"activation,omitempty"`
-	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates
-	// without an offset: half of them are positive. Meaningful for the ReLU family only.
+	// Sparsity is the share of (token, neuron) pairs with an activation of exactly zero, in [0, 0.999]. 0 leaves gates
+	// without an offset: half of them are positive. Only the ReLU family can be sparse.
 	Sparsity float64 `json:"sparsity,omitempty"`
 	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
 	PowerLaw float64 `json:"power_law,omitempty"`
 	Seed     uint64  `json:"seed"`
-	// Labels makes a reranker with a classification head of so many numbers; 0: there is none.
+	// Labels makes a reranker with a classification head of Labels numbers; 0: there is none.
 	Labels int `json:"labels,omitempty"`
-	// Rank of the predictors in PWRI files; default and exact but for rounding: twice the subspace's dimension and one,
-	// rounded up to 32. A smaller one sees part of the subspace.
+	// Rank of the predictors in PWRI files. By default it is twice the subspace's dimension and one, rounded up to 32;
+	// predictors are then exact except for rounding. A smaller rank sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
 
 	Mixing
 	Form
 	Latents
 	Rope
-	Keys []gguf.KV `json:"-"` // further metadata, such as rope scaling
+	Keys []gguf.KV `json:"-"` // additional metadata, such as rope scaling
 }
 
 // Mixing says how layers have experts.
 type Mixing struct {
-	Dense  int `json:"dense_layers,omitempty"`   // the first so many layers have no experts
-	Shared int `json:"shared_experts,omitempty"` // that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
-	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which
-	// expert has which rank. Biases that count for choices and groups of experts bend the law. 0: all experts alike.
+	Dense  int `json:"dense_layers,omitempty"`   // the number of first layers without experts
+	Shared int `json:"shared_experts,omitempty"` // experts that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
+	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn. ExpertRanks returns the
+	// experts' ranks. Biases that affect choices, and groups of experts, bend the law. 0: all experts alike.
 	ExpertLaw float64 `json:"expert_law,omitempty"`
 }
 
@@ -76,11 +76,11 @@ type Form struct {
 
 // Latents are the sizes of latent attention.
 type Latents struct {
-	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in
+	// DirectQueries makes queries follow from the input in families that may have a latent vector of queries, as in
 	// DeepSeek V2 Lite.
 	DirectQueries bool `json:"direct_queries,omitempty"`
-	// Latent is the width of what keys and values follow from, and QueryLatent of what queries do, in latent attention;
-	// default about a quarter of Embd.
+	// Latent is the width of the latent vector of keys and values, and QueryLatent that of queries, in latent
+	// attention; default about a quarter of Embd.
 	Latent      int `json:"latent,omitempty"`
 	QueryLatent int `json:"query_latent,omitempty"`
 }
@@ -101,7 +101,7 @@ func usual(f lineage.Family) string {
 	return compute.ReLU.String()
 }
 
-// complete fills defaults in and refuses what cannot be made.
+// complete fills in defaults and refuses specs that cannot be made.
 func (s Spec) complete() (Spec, error) {
 	fam, ok := lineage.Named(s.Arch)
 	if !ok || fam.Drafts {
@@ -183,7 +183,7 @@ func hasSecondNorm(f lineage.Family) bool {
 	return ok
 }
 
-// Check says whether Write would accept s.
+// Check returns why Write would refuse s, or nil.
 func (s Spec) Check() error {
 	if _, err := s.complete(); err != nil {
 		return fmt.Errorf("synthetic model: %w", err)

@@ -11,8 +11,8 @@ import (
 // statsTokens are the tokens that Stats speaks of.
 const statsTokens = 1 << 20
 
-// Stats returns how often each neuron of the model that s describes is active: as its law has it, not counted. Neurons
-// lie as in the file.
+// Stats returns how often each neuron of the model that s describes is active, according to its law: nothing is
+// counted. Neurons are in the file's order.
 func Stats(s Spec) (*neuron.Stats, error) {
 	s, err := s.complete()
 	if err == nil && s.Sparsity == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Widths of synthetic models with layers' own embeddings and low-rank paths: those of Gemma 3n, which hold whole blocks
-// of every type.
+// Widths of synthetic models with per-layer embeddings and low-rank paths: Gemma 3n's, which are multiples of every
+// type's block.
 const (
 	inputWidth = 256
 	lowRank    = 64
@@ -27,7 +27,7 @@ func (m *model) inputs() int {
 	return 0
 }
 
-// shared returns how many layers read keys and values of others. They begin behind a layer with a window and one
+// shared returns how many layers read keys and values of other layers. They follow a layer with a window and one
 // without.
 func (m *model) shared() int {
 	if !m.fam.WindowHeads {
@@ -92,7 +92,7 @@ func (m *model) wide() quant.Type {
 	return quant.F16
 }
 
-// streams lists what lies before the layers.
+// streams lists the tensors before the layers.
 func (m *model) streams() {
 	if n := m.inputs(); n > 0 {
 		wide := m.Layers * n
@@ -113,7 +113,7 @@ func (m *model) streams() {
 	}
 }
 
-// mixing lists what a block has for streams and for its own embedding, which add a little to what the block does.
+// mixing lists a block's tensors for streams and for its own embedding, which add a little to the block's output.
 func (m *model) mixing(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	root := 1 / float32(math.Sqrt(float64(m.Embd)))

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// rowNoise is the deviation of what keeps weights from being of exactly low rank, against the weights' own.
+// rowNoise is the deviation of the noise that keeps weights from being of exactly low rank, as a share of the weights'
+// own.
 const rowNoise = 0.1
 
 // fill writes row i of a matrix. It is called from several goroutines; scratch [space.k] is the caller's own.
@@ -25,7 +26,7 @@ type model struct {
 	key   key
 	out   []gguf.Source
 
-	shapes map[string][]int // of the family's tensors by their names, outermost dimension first; see list
+	shapes map[string][]int // shapes of the family's tensors by name, outermost dimension first; see list
 
 	scales  scales
 	factors []func() // list the factors of matrices of NVFP4
@@ -70,8 +71,8 @@ func (m *model) matrix(name string, rows, cols int, f fill) {
 	m.out = append(m.out, source(name, m.Type, rows, cols, m.space.k, f))
 }
 
-// divided is fill of a matrix of NVFP4, or of stacked ones, that has a factor beside it, or each of them one: as
-// published models do, and because the scales of blocks are too coarse for weights as small as these.
+// divided is fill for a matrix of NVFP4 with a separate factor, or for stacked matrices with a factor each. Published
+// models have such factors, and the scales of blocks are too coarse for weights as small as these.
 func (m *model) divided(name string, rows int, f fill) fill {
 	n := 1
 	if strings.Contains(name, "_exps.") {
@@ -106,7 +107,7 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 	m.vector(name, n, func(i int) float32 { return mean + float32(deviation*k.normal(i)) })
 }
 
-// norm lists a norm's weight, and its bias where the family has one.
+// norm lists a norm's weight, and its bias if the family has one.
 func (m *model) norm(name string) {
 	if m.fam.BareNorms {
 		return
@@ -119,7 +120,7 @@ func (m *model) norm(name string) {
 	}
 }
 
-// reader lists a matrix [rows, n_embd] whose products with in have the deviation given and the mean offset(row); offset
+// reader lists a matrix [rows, n_embd]. Its products with in have the given deviation and the mean offset(row); offset
 // may be nil.
 func (m *model) reader(name string, rows int, in amplitudes, deviation float64, offset func(row int) float32) {
 	k := m.stream(name)
@@ -169,8 +170,8 @@ func (m *model) points(name string, rows int, e, mean, factor float64) {
 	})
 }
 
-// writer lists a matrix [n_embd, cols] that maps into the subspace: column i is weight(i) times the sum of random
-// coefficients times directions, the same for columns of the same source(i). Transposed, it is a matrix [cols, n_embd]
+// writer lists a matrix [n_embd, cols] that maps into the subspace. Column i is weight(i) times the sum of random
+// coefficients times directions, the same for columns with equal origin(i). Transposed, it is a matrix [cols, n_embd]
 // of the same elements.
 func (m *model) writer(name string, cols int, transposed bool, origin func(col int) int, weight func(col int) float32) {
 	k := m.stream(name)
@@ -256,13 +257,14 @@ func (m *model) classifier() {
 	}
 }
 
-// tokenTypes are those of BERT; typeDeviation is that of the elements that each adds to its tokens' embeddings.
+// tokenTypes is the number of BERT's token types. typeDeviation is the deviation of the elements that each type adds to
+// its tokens' embeddings.
 const (
 	tokenTypes    = 2
 	typeDeviation = 0.02
 )
 
-// logitDeviation is that of the logits over the vocabulary: text that is sampled at temperature 1 varies.
+// logitDeviation is the deviation of the logits over the vocabulary: text sampled at temperature 1 varies.
 const logitDeviation = 2
 
 // head lists the final norm and output.weight. A tied head would answer each token with itself: the final norm turns
@@ -297,8 +299,8 @@ func (m *model) head() {
 	}
 }
 
-// has reports whether synthetic blocks hold a tensor: they lack what files may lack, but for a second norm that is
-// asked for.
+// has reports whether synthetic blocks hold a tensor. They lack optional tensors, except a second norm that is asked
+// for.
 func (m *model) has(name string) bool {
 	t, ok := m.fam.InBlock(name)
 	return ok && (!t.Optional || strings.HasPrefix(name, "indexer.") || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
@@ -311,13 +313,13 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 	}
 }
 
-// after lists the norm behind a part of the block, which adds that share of what the layer adds.
+// after lists the norm after a part of the block. The part adds the given share of the layer's output.
 func (m *model) after(layer int, name string, share float64) {
 	root := float32(math.Sqrt(growth*share/float64(m.Layers)) / m.scales.residual)
 	m.maybe(layer, m.fam.NormWeight(strings.TrimSuffix(name, ".weight")), root, 0.02*root)
 }
 
-// input returns what a part of a block reads at that depth, in layers.
+// input returns the amplitudes of the input of a part of a block at the given depth, in layers.
 func (m *model) input(depth float64) amplitudes {
 	e := m.energy(depth)
 	switch {
@@ -329,8 +331,8 @@ func (m *model) input(depth float64) amplitudes {
 	return m.space.plain(e)
 }
 
-// summed returns the energy in the subspace where each part's sum with the residual is normed: what a part adds is then
-// more of the residual than where that grows.
+// summed returns the energy in the subspace in families that norm each part's sum with the residual. A part then adds a
+// larger share of the residual than in families in which the residual grows.
 func (m *model) summed(depth float64) float64 {
 	e := m.energy(0)
 	for l := range m.Layers {

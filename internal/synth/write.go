@@ -40,7 +40,7 @@ func (m *model) keys() []gguf.KV {
 	keys := []gguf.KV{
 		{Key: "general.architecture", Value: m.Arch},
 		{Key: "general.type", Value: "model"},
-		// of names with "phi3" llama.cpp demands tokens that no synthetic vocabulary has
+		// for names with "phi3" llama.cpp requires tokens that no synthetic vocabulary has
 		{Key: "general.name", Value: fmt.Sprintf("synthetic %s %d x (%d, %d)", strings.Replace(m.Arch, "phi3", "phi 3", 1), m.Layers, m.Embd, m.FF)},
 		{Key: "general.description", Value: fmt.Sprintf("random weights: seed %d, sparsity %g, power law %g", m.Seed, m.Sparsity, m.PowerLaw)},
 		{Key: "general.file_type", Value: fileType},
@@ -139,7 +139,7 @@ func (m *model) keys() []gguf.KV {
 	return append(keys, vocabulary(m.Vocab)...)
 }
 
-// heads returns how many heads files tell.
+// heads returns the number of heads that files state.
 func (m *model) heads() uint32 {
 	if m.fam.OnlyRecurrent() {
 		return 0
@@ -147,7 +147,7 @@ func (m *model) heads() uint32 {
 	return uint32(m.Heads)
 }
 
-// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.
+// cachedHeads returns the number of KV heads that files state: for latent attention by head the cache's one.
 func (m *model) cachedHeads() int {
 	if m.fam.KeysByHead() {
 		return 1
@@ -200,8 +200,8 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 	return keys
 }
 
-// ff returns what files call the width of a layer: of some families with experts that of all experts of a token
-// together.
+// ff returns the width of a layer as files state it. In some families with experts it is the width of all of a token's
+// experts together.
 func (m *model) ff() int {
 	if m.Experts > 0 && m.fam.Experts.Divided {
 		return m.FF * m.Used
@@ -212,7 +212,7 @@ func (m *model) ff() int {
 // batchElements is about how many elements a goroutine makes at a time.
 const batchElements = 1 << 17
 
-// source returns a tensor whose rows are made by all processors and written in order.
+// source returns a tensor. All processors make its rows, which are written in order.
 func source(name string, t quant.Type, rows, cols, k int, f fill) gguf.Source {
 	return gguf.Source{Name: name, Type: t, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
 		each := max(1, batchElements/cols)

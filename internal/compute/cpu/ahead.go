@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// A processor that waits for another one has its memory idle: what the next SparseFFN will read can come into the cache
+// While one processor waits for another, its memory is idle. It can read what the next SparseFFN needs into the cache
 // meanwhile.
 
 const (
-	// aheadBytes bounds what is read: half of the last-level cache of a usual desktop processor. More would push out
-	// what came first.
+	// aheadBytes bounds the bytes read: half of the last-level cache of a usual desktop processor. More would evict the
+	// first bytes.
 	aheadBytes = 8 << 20
 	// aheadPiece is read between two looks at whether the wait is over: some 3 µs. [bytes]
 	aheadPiece = 16 << 10
@@ -22,7 +22,7 @@ type readAhead struct {
 	d      *Device
 	readFn func(chunk, worker int)
 
-	list  []int32 // of neurons; nil: all, in order
+	list  []int32 // neurons to read; nil: all, in order
 	rows  int     // in all matrices
 	first *compute.Matrix
 	rest  [2]*compute.Matrix
@@ -31,7 +31,7 @@ type readAhead struct {
 	next atomic.Int64 // row to be read
 	left atomic.Int64 // bytes that may still be read
 	stop atomic.Bool
-	sums []byte // [threads, cacheLine] what was read, so that it is
+	sums []byte // [threads, cacheLine] sums of what was read, so that the reads are not optimised away
 }
 
 func (a *readAhead) init(d *Device) {
@@ -39,11 +39,11 @@ func (a *readAhead) init(d *Device) {
 	a.sums = make([]byte, d.decode.Threads()*cacheLine)
 }
 
-// ReadAhead reads rows that a SparseFFN of w for one token will need, until done, which only the caller's thread calls:
-// of the neurons in s those that decide (gates), then the others; where s is all neurons, whose others nobody knows,
-// those that decide.
+// ReadAhead reads rows that a SparseFFN of w for one token will need, until done returns true; only the caller's thread
+// calls done. It first reads the rows of the neurons in s that decide which are active (gates), then the other rows. If
+// s is all neurons, nobody knows which other rows will be needed, and it reads only the rows that decide.
 func (d *Device) ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool) {
-	if p := mem(w.Down).disk; p != nil { // it is for the disk to read
+	if p := mem(w.Down).disk; p != nil { // the disk's store reads it
 		if s.Mem != nil {
 			d.units.guess(p.bundle, s.Mem.(*set).token(0))
 		}

@@ -28,7 +28,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 		return nil, errors.New("more memory than addresses")
 	}
 	size := n
-	if n >= pageAlign { // room to begin on a huge page; what is not touched costs nothing
+	if n >= pageAlign { // to begin at a huge page; memory that is not touched costs nothing
 		size = (n+pageAlign-1)/pageAlign*pageAlign + pageAlign
 	}
 	m, err := mapAnonymous(size)

@@ -11,7 +11,7 @@ func mapAnonymous(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The address lies outside the Go heap, so it may be kept as an integer until here.
+	// The address is outside the Go heap, so it may be kept as an integer until here.
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n), nil
 }
 

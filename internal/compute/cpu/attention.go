@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v
-// the same of values; none where they lie within keys. Of a recurrent layer k is [slots] of a state.
+// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] are rows of keys in the layer's type; v
+// are rows of values, or nil if values are within keys. In a recurrent layer k is [slots] of a state.
 type cache struct{ k, v [][]byte }
 
 // cacheAlign is the alignment of a layer's part: a cache line.
@@ -92,11 +92,11 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 	}
 }
 
-// cacheSlot says where StoreKV writes.
+// cacheSlot is where StoreKV writes.
 type cacheSlot struct {
 	shape  compute.KVShape
-	tables [][]int32 // of the step's sequences
-	k, v   []byte    // of the layer
+	tables [][]int32 // the step's sequences
+	k, v   []byte    // the layer's memory
 }
 
 // storeKV writes keys and values to their tokens' positions.
@@ -128,7 +128,7 @@ func (s *cacheSlot) place(page, pos, head int) int {
 	return (page*s.shape.Heads+head)*s.shape.Rows() + at
 }
 
-// store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where there are none to write.
+// store writes token i's k [kv_heads·key] and v [kv_heads·value]. v is nil if no values are stored.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	if _, kept := s.shape.Row(pos); !kept {
@@ -137,7 +137,7 @@ func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	d.storeAt(s, int(s.tables[d.p.Seq[i]][pos/compute.PagePositions]), pos, k, v)
 }
 
-// storeAt writes them to a position that lies in the page given.
+// storeAt writes keys and values to a position in the given page.
 func (d *Device) storeAt(s *cacheSlot, page, pos int, k, v []float32) {
 	for h := range s.shape.Heads {
 		at := s.place(page, pos, h)
@@ -160,8 +160,8 @@ func (d *Device) storeRow(memory []byte, at int, t compute.KVType, x []float32) 
 	quant.Encode(t.Type(), to, x)
 }
 
-// Query rows of a KV head that a worker takes through a chunk together: many enough that what is read of the cache is a
-// small part of the arithmetic. Of few tokens a head may have more than that, and then workers share it.
+// Query rows of a KV head that a worker computes with a chunk together. They are so many that reading the cache is a
+// small part of the work. Even for few tokens a head may have more of them; workers then share it.
 const (
 	tileQueries  = 48
 	groupQueries = 24
@@ -180,16 +180,16 @@ type attention struct {
 	slopes   []float32 // [heads] or nil
 	sinks    []float32 // [heads] or nil
 	shape    compute.KVShape
-	tables   [][]int32     // of the step's sequences
-	k, v     []byte        // of the layer
-	first    int           // of the query heads that are attended with
+	tables   [][]int32     // the step's sequences
+	k, v     []byte        // the layer's memory
+	first    int           // the first query head
 	group    int           // query heads of a KV head
-	part     int           // of these, how many a worker takes together
-	parts    int           // of a KV head
-	chunks   int           // of the longest sequence
+	part     int           // query heads that a worker takes together, of a KV head's
+	parts    int           // parts of a KV head
+	chunks   int           // chunks of the longest sequence
 	tile     int           // tokens of a tile
 	partials []float32     // [tokens, kv_heads, parts, chunks] of PartialLen(part, value)
-	spans    []kernel.Span // [tokens] positions attended to; with how.Seen [tokens, kv_heads], of which there are as many
+	spans    []kernel.Span // [tokens] positions attended to; with how.Seen several spans for each of [tokens, kv_heads]
 }
 
 func (a *attention) init(d *Device) {
@@ -197,7 +197,7 @@ func (a *attention) init(d *Device) {
 	a.chunkFn, a.tileFn, a.mergeFn = a.chunk, a.tiled, a.merge
 }
 
-// keysAndValues are those of the step's sequences, in pages that tables name.
+// keysAndValues are the keys and values of the step's sequences, in pages that tables name.
 type keysAndValues struct {
 	shape  compute.KVShape
 	tables [][]int32
@@ -210,7 +210,7 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how 
 	d.attendTo(out, q, keysAndValues{shape, c.Tables(layer, d.p), m.k[layer], m.v[layer]}, 0, q.Cols/shape.Key, how)
 }
 
-// attendTo attends with so many query heads of each token, from first on, to kv.
+// attendTo attends to kv with heads query heads of each token, from first on.
 func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads int, how compute.Attention) {
 	a := &d.att
 	a.out, a.q, a.how, a.shape, a.first = out, q, how, kv.shape, first
@@ -244,13 +244,13 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 // tilesOfThread is about the smallest number of tiles for each thread. With fewer, threads wait long for others.
 const tilesOfThread = 4
 
-// terms reports whether tokens that see enough go by kernel.AttendByTerms: all of a sequence see the same, so that
-// a token's way is its own.
+// terms reports whether tokens that see enough positions use kernel.AttendByTerms. All tokens of a sequence see the
+// same positions, so this depends on nothing else in the step.
 func (a *attention) terms() bool {
 	return a.how.Later && a.how.Window == 0 && a.slopes == nil && a.d.k.AttendsByTerms(a.shape)
 }
 
-// span fills spans for so many tokens, and returns the most positions that are before the end of one.
+// span fills spans for the given number of tokens, and returns the largest number of positions before the end of one.
 func (a *attention) span(tokens int) (longest int) {
 	p := a.d.p
 	if !a.how.Seen.All() {
@@ -283,7 +283,7 @@ func (a *attention) seen(token, head int) []float32 {
 	return s.List(row(s.Blocks, token), head*s.Groups/a.shape.Heads)
 }
 
-// spansOf returns those of tokens [t, end) for a KV head.
+// spansOf returns the spans of tokens [t, end) for a KV head.
 func (a *attention) spansOf(t, end, head int) []kernel.Span {
 	if a.how.Seen.All() {
 		return a.spans[t:end]
@@ -294,7 +294,7 @@ func (a *attention) spansOf(t, end, head int) []kernel.Span {
 // queries are n query heads from first on, which share a KV head.
 type queries struct{ kv, first, n int }
 
-// queries returns those of number i of the parts of all KV heads.
+// queries returns the queries of part i, counted over the parts of all KV heads.
 func (a *attention) queries(i int) queries {
 	kv, at := i/a.parts, i%a.parts*a.part
 	return queries{kv, a.first + kv*a.group + at, min(a.part, a.group-at)}
@@ -309,7 +309,7 @@ func (a *attention) partial(token, part, chunk int) kernel.Partial {
 	return kernel.NewPartial(a.partials[at*n:][:n], a.queries(part).n, a.shape.Value)
 }
 
-// kv returns what a token, and those that it shares a tile with, attend to of a KV head.
+// kv returns the keys and values of a KV head that a token, and the others of its tile, attend to.
 func (a *attention) kv(token, head int, w *workerScratch) kernel.KV {
 	kv := kernel.KV{K: a.k, V: a.v, Pages: a.tables[a.d.p.Seq[token]], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.ScratchLen(a.shape))}
 	if !a.how.Seen.All() {
@@ -350,7 +350,7 @@ func (a *attention) chunk(i, worker int) {
 	a.d.k.AttendChunk(a.partial(token, part, chunk), q, &kv, spans, a.scores(h), chunk)
 }
 
-// chunksOf returns the chunks [first, end) that hold what some of the spans do.
+// chunksOf returns the chunks [first, end) with positions of some span.
 func chunksOf(spans []kernel.Span) (first, end int) {
 	from, to := spans[0].From, spans[0].To
 	for _, s := range spans {

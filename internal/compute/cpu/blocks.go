@@ -15,8 +15,8 @@ type blocks struct {
 
 	joined *compute.Compress
 	o      *compute.AttendBlocks
-	heads  int // of a token
-	part   int // of these, how many a worker takes together
+	heads  int // heads of a token
+	part   int // heads that a worker takes together
 	parts  int
 }
 
@@ -104,8 +104,8 @@ func (d *Device) attendBlocks(o *compute.AttendBlocks) {
 	d.pool.Run(o.Q.Rows*b.parts, b.attendFn)
 }
 
-// attendPart attends with some heads of a token. What it sees is gathered in pages, a chunk at a time, so that kernels
-// find it as they find a sequence. A head's sums do not depend on the others.
+// attendPart attends with some heads of a token. It gathers the positions that the token sees in pages, a chunk at a
+// time, so that kernels read them like a sequence. A head's sums do not depend on the other heads.
 func (b *blocks) attendPart(i, worker int) {
 	o, d, w := b.o, b.d, b.d.worker(worker)
 	token, first := i/b.parts, i%b.parts*b.part

@@ -15,7 +15,7 @@ type byHead struct {
 	op    compute.MatMulByHead
 	x     operand
 	heads int
-	rows  int // of a head
+	rows  int // rows of a head
 	parts int // chunks of a head
 	part  int // rows of a chunk
 }
@@ -25,8 +25,8 @@ func (m *byHead) init(d *Device) {
 	m.chunkFn = m.chunk
 }
 
-// matMulByHead computes the product of every head. To the kernels a head is a matrix of its own, and a token's part for
-// the head an activation; the parts of several tokens lie as far apart as tokens do.
+// matMulByHead computes the product of every head. For the kernels a head is a matrix of its own, and a token's part
+// for the head is an activation. The stride between tokens' parts is that between tokens.
 func (d *Device) matMulByHead(o *compute.MatMulByHead) {
 	if o.X.Rows == 0 {
 		return
@@ -55,8 +55,8 @@ func (m *byHead) chunk(chunk, worker int) {
 	m.d.multiply(o.W, data, end-first, out, o.Out.Cols, x, m.heads*stride, o.X.Rows, worker)
 }
 
-// multiply computes rows of w, which lie in data, times tokens activations x in w's form, stride bytes apart, to rows
-// of out that are outStride apart.
+// multiply computes rows of w, stored in data, times tokens activations. The activations x are in w's form, stride
+// bytes apart. It writes rows of out, outStride apart.
 func (d *Device) multiply(w *compute.Matrix, data []byte, rows int, out []float32, outStride int, x unsafe.Pointer, stride, tokens, worker int) {
 	m := mem(w)
 	if m.packed {

@@ -8,15 +8,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Choice is the kernel that was chosen by measuring for weights of one type whose rows are about equally long.
+// Choice is the kernel that measuring chose for weights of one type with rows of about equal length.
 type Choice struct {
 	Type   quant.Type
-	Order  kernel.Order  // of rows of single tokens; those that are scattered may have any length
+	Order  kernel.Order  // order of rows of single tokens; scattered rows may have any length
 	Cols   int           // elements of a row of the first of the weights
 	Kernel string        // the chosen one
 	Usual  string        // the one that is taken without measuring, and where no other is clearly faster
 	Why    string        // in a few words
-	Speeds []KernelSpeed // of all kernels there are, each in its best round
+	Speeds []KernelSpeed // all kernels there are, each in its best round
 	Rounds int           // each was measured in
 	Busy   bool          // times were so uneven that other programs must have been busy
 	Took   time.Duration // for the choice
@@ -55,8 +55,8 @@ type duels struct{ won, lost int } // by the rival
 // ahead returns how many more duels the rival won than it lost.
 func (d duels) ahead() int { return d.won - d.lost }
 
-// decide chooses between the usual kernel and a rival, which is the usual one where no other was faster, and says why.
-// Speeds must be there.
+// decide chooses between the usual kernel and a rival, and says why. The rival is the usual kernel if no other was
+// faster. Speeds must be set.
 func (c *Choice) decide(rival string, fought duels) {
 	gain := c.Speed(rival) / c.Speed(c.Usual)
 	c.Kernel = c.Usual

@@ -16,7 +16,7 @@ type connections struct {
 	streams, parts int            // parts of a token's columns
 }
 
-// streamColumns are those of a part: some microseconds' work.
+// streamColumns is the number of columns of a part: some microseconds' work.
 const streamColumns = 1024
 
 func (c *connections) init(d *Device) {
@@ -121,7 +121,7 @@ func (c *connections) run(narrow, x, w compute.Tensor, streams int, f func(chunk
 	c.d.pool.Run(narrow.Rows*c.parts, f)
 }
 
-// part returns what a chunk works on: a token's weights, and some columns of its narrow row and of its streams.
+// part returns the operands of a chunk: a token's weights, and some columns of its narrow row and of its streams.
 func (c *connections) part(chunk int, streams *[compute.MostStreams][]float32) (w, narrow []float32) {
 	t, first := chunk/c.parts, chunk%c.parts*streamColumns
 	n := min(streamColumns, c.out.Cols-first)

@@ -1,9 +1,9 @@
-// Package cpu is the CPU device: weights repacked into huge pages, a claiming
-// worker pool, and the kernels of compute/cpu/kernel behind every operation.
+// Package cpu is the CPU device. It repacks weights into huge pages, shares work among a pool of worker threads, and
+// computes every operation with the kernels of compute/cpu/kernel.
 //
-// An output element's order of accumulation depends on shapes and types, in layers by neuron also on the token's own
-// neurons and on whether it is part of a prompt: results are the same bytes for any number of threads, any company in a
-// batch and any cut of a prompt.
+// The order in which an output element is summed depends on shapes and types only. In layers by neuron it also depends
+// on the token's own neurons, and on whether the token is part of a prompt. Results therefore have the same bytes for
+// any number of threads, any other tokens in a batch, and any cut of a prompt.
 package cpu
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	Floats       bool              // products with floats are of floats in prompts, too, for tests: see kernel.Kernels.Floats
 	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
 	UnitCache    int64             // bytes of RAM for units of weights on disk
-	Note         func(line string) // told which kernels Tune chose; may be nil
+	Note         func(line string) // receives a line on the kernels that Tune chose; may be nil
 }
 
 // Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
@@ -38,11 +38,11 @@ type Device struct {
 	k      *kernel.Kernels
 	decode *pool.Pool // steps of one token
 	batch  *pool.Pool // longer steps; the same pool where thread counts agree
-	pool   *pool.Pool // of the segment in progress
+	pool   *pool.Pool // threads of the segment in progress
 	mem    arena
-	p      *compute.Params // of the segment in progress
+	p      *compute.Params // params of the segment in progress
 	verbs  compute.Verbs   // d's own
-	err    error           // of an observer in the segment in progress
+	err    error           // an observer's error in the segment in progress
 	watch  *compute.Watch  // the model's, or nil
 
 	scratch scratch
@@ -69,7 +69,7 @@ type Device struct {
 	convolution convolution
 	scans       scans
 	deltas      deltas
-	runs        []compute.Run // of recent
+	runs        []compute.Run // scratch of recent
 	wkvs        wkvs
 }
 
@@ -139,7 +139,7 @@ func (o *Options) namedSet() string {
 // Kernels returns the name of the kernels that this machine runs.
 func Kernels() string { return kernel.Variants()[0].Name }
 
-// Name says what computes: the kernel set and the threads.
+// Name names the kernel set and the number of threads.
 func (d *Device) Name() string {
 	plural := "s"
 	if d.decode.Threads() == 1 {
@@ -186,7 +186,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	return d.err
 }
 
-// kindOfRegions tells a pool's regions apart by a step's tokens: those of few tokens are short.
+// kindOfRegions distinguishes a pool's regions by a step's tokens: regions of few tokens are short.
 func kindOfRegions(tokens int) int {
 	if tokens > compute.FewTokens {
 		return 0
@@ -202,7 +202,7 @@ func (d *Device) single(t compute.Tensor) int {
 	return min(d.p.Decode, t.Rows)
 }
 
-// Watch has what is computed added to w as long as it is on.
+// Watch makes the device add its counts to w while w is on.
 func (d *Device) Watch(w *compute.Watch) { d.watch = w }
 
 // Host calls f at once: nothing is queued.

@@ -5,20 +5,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups,
-// then only what those that are open need. It is a sparseFFN whose rows are the pairs of a token and an expert, sorted
-// by expert: each row has its expert's part of the weights.
+// exactExperts is the state of an Experts that leaves out neurons that are zero. It first computes the gates, in
+// ungated layers the ups, and then only what open neurons need. It is a sparseFFN with one row for each pair of a token
+// and an expert, sorted by expert. Each row has its expert's part of the weights.
 type exactExperts struct {
 	gatesFn, upsFn, sumFn func(chunk, worker int)
 
 	predicted predictedExperts
 	f         sparseFFN
 	run       []int32   // [pairs] the place of each pair's expert in present
-	whole     []int32   // places in present of experts whose gates are all computed
-	dense     []int32   // places in present of experts whose ups are all computed
-	upped     []bool    // [present] whether they are
+	whole     []int32   // places in present of the experts with all gates computed
+	dense     []int32   // places in present of the experts with all ups computed
+	upped     []bool    // [present] whether all ups are computed
 	alone     []int32   // pairs that are summed one by one
-	words     int       // of an expert's bits in f.active
+	words     int       // words of an expert's bits in f.active
 	out       []float32 // [pairs, n_embd]
 	view      buffer    // out
 }
@@ -31,7 +31,7 @@ func (f *experts) initExact() {
 	f.initPredicted()
 }
 
-// computeExact computes the step's pairs, whose hidden and chunks of neurons are there.
+// computeExact computes the step's pairs. Their hidden activations and chunks of neurons are there already.
 func (f *experts) computeExact() {
 	x, s := &f.exact, &f.exact.f
 	f.beginExact()
@@ -102,8 +102,8 @@ func (f *experts) piece(at int32, chunk int) (e, r, rows int) {
 	return int(at), r, min(f.openRows, f.ff-r)
 }
 
-// chooseUps lists the experts all of whose ups are computed: those of many tokens, whose lists together have most
-// neurons, and those of which a token needs most.
+// chooseUps lists the experts that compute all of their ups: experts with many tokens, because their lists together
+// have most neurons, and experts with a token that needs most neurons.
 func (f *experts) chooseUps() {
 	x := &f.exact
 	x.dense = x.dense[:0]
@@ -134,7 +134,7 @@ func (f *experts) ups(chunk, worker int) {
 	f.rows(kernel.Next{}, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
 }
 
-// spreadHidden makes hidden every pair's neurons, zero where they are left out.
+// spreadHidden sets hidden to all neurons of every pair, with zeros for those that are left out.
 func (f *experts) spreadHidden() {
 	s := &f.exact.f
 	s.dense = s.dense[:0]
@@ -145,8 +145,8 @@ func (f *experts) spreadHidden() {
 	f.hidden, s.a = s.a, f.hidden
 }
 
-// fewPairs returns the scattered pairs that are summed a few tokens at a time, and how many pairs those are; the others
-// it has summed.
+// fewPairs returns the scattered pairs to sum a few tokens at a time, and how many are summed together. It sums the
+// others itself.
 func (f *experts) fewPairs() (few []int32, most int) {
 	s := &f.exact.f
 	few, most = s.scattered, compute.FewTokens*f.used
@@ -183,7 +183,7 @@ func (f *experts) sumExact(block, _ int) {
 	}
 }
 
-// What a sparseFFN asks of the pair at a place. at is its expert's place among those that the matrices hold.
+// A pair's data for a sparseFFN, by its place. at is its expert's place among those that the matrices hold.
 
 func (f *experts) token(p int) int         { return int(f.pair[p]) / f.used }
 func (f *experts) at(p int) int            { return int(f.present[f.exact.run[p]]) }
@@ -191,7 +191,7 @@ func (f *experts) weight(p int) float32    { return f.choice.weights[f.pair[p]] 
 func (f *experts) hasUps(p int) bool       { return f.exact.upped[f.exact.run[p]] }
 func (f *experts) activeOf(p int) []uint64 { return f.activeAt(int(f.exact.run[p])) }
 
-// upBiases returns the elements of the ups' biases for the pair's expert; nil where there are none.
+// upBiases returns the elements of the ups' biases for the pair's expert; nil if there are none.
 func (f *experts) upBiases(p int) []float32 {
 	return f.biases(f.w.UpBias, f.w.Up, f.at(p), f.firstUp(p))
 }

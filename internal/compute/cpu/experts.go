@@ -9,8 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// sumRoom bounds the floats of a chunk's outputs, which stay in the second-level cache while every expert's products
-// are added to them. Each chunk reads all activations again: with half of it, prompts by two threads took 3 % longer.
+// sumRoom bounds the floats of a chunk's outputs. They stay in the second-level cache while every expert's products are
+// added to them. Each chunk reads all activations again: with half of this room, prompts on two threads took 3 %
+// longer.
 const sumRoom = 128 << 10
 
 // experts is the state of one Experts. Pairs of a token and one of its experts are sorted by expert, so that an
@@ -29,18 +30,18 @@ type experts struct {
 	all     int       // experts of the layer
 	n       int       // experts that the matrices hold; first and present count them by their place there
 	ff      int       // neurons of an expert
-	pairs   int       // of a token and an expert that there are weights of
-	apart   []float32 // [tokens·used, n_embd] what the experts of pairs gave, where sums wait for all of them; nil: they do not
-	left    []bool    // [tokens·used] pairs that add nothing, whatever their experts; empty: there are none
-	more    bool      // outputs are added to what the step's experts of lower numbers gave
+	pairs   int       // pairs of a token and an expert that has weights here
+	apart   []float32 // [tokens·used, n_embd] outputs of pairs, if sums wait for all of them; nil: they do not
+	left    []bool    // [tokens·used] pairs that add nothing, whatever their experts; empty: none
+	more    bool      // outputs are added to those of the step's experts with lower numbers
 	first   []int32   // [n+1] the first place of each expert's pairs
-	present []int32   // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
+	present []int32   // places, among the matrices' experts, of those with pairs, in the order of the experts' numbers
 	pair    []int32   // [pairs] the pair at each place
 	order   []int32   // scratch: a token's experts in the order of their numbers
 	given   []float32 // apart's memory
 	leaves  []bool    // left's memory
 
-	x        operand                // of tokens, or of pairs where there are several tokens
+	x        operand                // activations of tokens, or of pairs if there are several tokens
 	gathered [kernel.Forms][]byte   // x of pairs
 	sources  [kernel.Forms]gathered // where it comes from
 	hidden   []float32              // [pairs, ff] a_k
@@ -65,8 +66,8 @@ func (f *experts) init(d *Device) {
 	f.initExact()
 }
 
-// chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their
-// down projections with the weighted sum.
+// chosenExperts computes the chosen experts' layers. One parallel phase computes the neurons of all of them, another
+// their down projections with the weighted sum.
 func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
 	if !w.Fits(out, x, c) {
 		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
@@ -132,7 +133,7 @@ func (f *experts) projectDown() {
 	d.pool.Run((f.out.Cols+f.downRows-1)/f.downRows, f.downFn)
 }
 
-// sort sorts the step's pairs by expert, and those of an expert by token.
+// sort sorts the step's pairs by expert, and each expert's pairs by token.
 func (f *experts) sort() {
 	first := grown(&f.first, f.n+1)
 	clear(first)
@@ -163,13 +164,13 @@ func (f *experts) sort() {
 	}
 	copy(first[1:], first[:f.n])
 	first[0] = 0
-	if f.w.Table != nil { // what lies where has no part in the order of sums
+	if f.w.Table != nil { // the order of sums does not depend on places
 		slices.SortFunc(present, func(a, b int32) int { return f.number(int(a)) - f.number(int(b)) })
 	}
 }
 
-// take brings the step's activations x into the forms of m and of more, which may be nil, and sorts them by expert
-// where there are several tokens.
+// take converts the step's activations x to the forms of m and of more, which may be nil. If there are several tokens,
+// it sorts them by expert.
 func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
@@ -206,7 +207,7 @@ func (f *experts) gather(chunk, _ int) {
 	}
 }
 
-// openChunks says how experts' neurons are cut into chunks.
+// openChunks decides how experts' neurons are cut into chunks.
 func (f *experts) openChunks() {
 	rowBytes := kernel.RowBytes(f.w.Up.Type, f.w.Up.Cols)
 	if g, _ := f.w.Gates(); g != nil {
@@ -215,7 +216,8 @@ func (f *experts) openChunks() {
 	f.openRows, f.openIn = f.chunks(f.ff, rowBytes)
 }
 
-// chunks says how n rows of each present expert are cut: so many chunks of so many rows, in whole tiles.
+// chunks returns how n rows of each present expert are cut: the rows of a chunk, in whole tiles, and the number of
+// chunks.
 func (f *experts) chunks(n, rowBytes int) (rows, chunks int) {
 	most := min(n, chunkRows(n*len(f.present), rowBytes, f.tokens, f.d.pool.Threads()))
 	chunks = (n + most - 1) / most
@@ -265,7 +267,7 @@ func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float
 	return vector(v)[(f.number(e)-e)*(m.Rows/f.n)+r:]
 }
 
-// nextOpen returns what a worker most likely reads first after a chunk: workers take chunks in turn.
+// nextOpen returns the memory that a worker most likely reads after a chunk: workers take chunks in turn.
 func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	last := chunk / f.openIn
 	chunk += f.d.pool.Active()
@@ -287,20 +289,20 @@ func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	return next
 }
 
-// pairActs returns the activations, among those of pairs in o, that the expert at place e meets in products with m.
+// pairActs returns the pairs' activations in o for products of m with the expert at place e.
 func (f *experts) pairActs(o *operand, m *compute.Matrix, e int) []byte {
 	x, stride := o.of(m, int(f.first[e]))
 	return unsafe.Slice((*byte)(x), int(f.first[e+1]-f.first[e])*stride)
 }
 
-// rowsOf returns n rows of m as they lie in memory.
+// rowsOf returns n rows of m, from r on, as they are in memory.
 func rowsOf(m *compute.Matrix, r, n int) []byte {
 	w := mem(m)
 	return w.data[r*w.rowBytes : (r+n)*w.rowBytes]
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights
-// where they come before. next is what is read then.
+// rows computes rows of m from row r on for the pairs at places [p, end). It adds the bias, and applies the pairs'
+// weights if they come first. next is the memory to prefetch.
 func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {
@@ -322,7 +324,7 @@ func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *comput
 	}
 }
 
-// downChunks says how outputs are cut into chunks.
+// downChunks decides how outputs are cut into chunks.
 func (f *experts) downChunks() {
 	threads := f.d.pool.Threads()
 	if f.tokens == 1 {
@@ -363,7 +365,7 @@ func (f *experts) down(chunk, worker int) {
 	}
 }
 
-// give adds what a pair's expert gave, y, to the token's outputs from r on, or keeps it apart.
+// give adds y, the output of a pair's expert, to the token's outputs from r on, or stores it separately.
 func (f *experts) give(pair, r int, y []float32) {
 	if f.apart != nil {
 		copy(f.apart[pair*f.out.Cols+r:], y)
@@ -372,7 +374,7 @@ func (f *experts) give(pair, r int, y []float32) {
 	f.d.k.AddScaled(row(f.out, pair/f.used)[r:][:len(y)], y, f.share(pair))
 }
 
-// share returns what a pair's output is multiplied by.
+// share returns the factor of a pair's output.
 func (f *experts) share(pair int) float32 {
 	if f.w.Before {
 		return 1
@@ -380,7 +382,7 @@ func (f *experts) share(pair int) float32 {
 	return f.choice.weights[pair]
 }
 
-// sumApart makes each token's output of what its experts gave, in the order of their numbers.
+// sumApart sums each token's outputs of its experts, in the order of the experts' numbers.
 func (f *experts) sumApart() {
 	order := grown(&f.order, f.used)
 	for t := range f.tokens {
@@ -442,7 +444,7 @@ func (f *experts) count() {
 	c.RAM += read
 }
 
-// bytes returns what the experts of the step take, which is what is read of them.
+// bytes returns the bytes of the step's experts, all of which are read.
 func (f *experts) bytes() int64 {
 	read := rowsBytes(f.w.Up, int64(len(f.present)*f.w.Up.Rows/f.n)) + rowsBytes(f.w.Down, int64(len(f.present)*f.out.Cols))
 	if f.w.Gate != nil {

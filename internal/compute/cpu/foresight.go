@@ -6,7 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type foresight struct {
 	g      compute.ExpertGuess // Router is nil: there is no guess
 	units  []int32
-	of     *bundle // to which units belong, if another device has guessed them; else nil
+	of     *bundle // the units' bundle, if another device guessed them; else nil
 	normed buffer
 	logits buffer
 	choice choice

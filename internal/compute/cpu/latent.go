@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// What an AttendLatent makes at a time: keys and values of so many positions, and of as many heads as their memory
-// allows, but of one at least.
+// An AttendLatent makes keys and values of latentPositions positions at a time, and of as many heads as fit
+// latentBytes, but of one at least.
 const (
 	latentPositions = 512
 	latentBytes     = 32 << 20
@@ -22,10 +22,10 @@ type expansion struct {
 	storeFn   func(i, worker int)
 
 	o            *compute.AttendLatent
-	shape        compute.KVShape // of what is made, of the heads in progress
-	first        int             // of these heads
+	shape        compute.KVShape // shape of the keys and values made, with the heads in progress
+	first        int             // the first of these heads
 	own, shared  int             // elements of a key
-	tables       [][]int32       // of the step's sequences: where their pages lie in k and v
+	tables       [][]int32       // pages of the step's sequences in k and v
 	pages        []int32         // tables' memory
 	k, v         []byte
 	latents      []float32 // [positions in progress, latent]
@@ -42,8 +42,8 @@ func (e *expansion) init(d *Device) {
 	e.readFn, e.productFn, e.storeFn = e.read, e.product, e.store
 }
 
-// expandedType returns the type of keys and values that are made from cached ones of type t: halves, unless those may
-// be too large for them.
+// expandedType returns the type of keys and values made from cached ones of type t: F16, unless they may be too large
+// for it.
 func expandedType(t compute.KVType) compute.KVType {
 	if t == compute.KVF32 || t == compute.KVBF16 {
 		return compute.KVF32
@@ -75,7 +75,7 @@ func (d *Device) attendLatent(o *compute.AttendLatent) {
 	e.o = nil
 }
 
-// place gives every sequence of the step pages in the order of its own, and returns how many they are.
+// place gives every sequence of the step its own pages, in order, and returns their number.
 func (e *expansion) place() int {
 	p := e.d.p
 	e.tables, e.pages = e.tables[:0], e.pages[:0]
@@ -110,7 +110,7 @@ func (e *expansion) make(pages int) {
 	}
 }
 
-// positions makes those of [from, to).
+// positions makes the keys and values of positions [from, to).
 func (e *expansion) positions() {
 	o, n, latent := e.o, e.to-e.from, e.o.Keys.Cols
 	e.latents = grown(&e.latents, n*latent)
@@ -128,7 +128,8 @@ func (e *expansion) positions() {
 	e.d.pool.Run(n, e.storeFn)
 }
 
-// read takes what is cached of a position: its latent vector, and the shared part of its keys for every head.
+// read reads the cached data of a position: its latent vector, and the shared part of its keys, which it copies for
+// every head.
 func (e *expansion) read(i, worker int) {
 	c, layer, latent := e.o.Cache, e.o.Layer, e.o.Keys.Cols
 	l, pos := c.Layers[layer], e.from+i

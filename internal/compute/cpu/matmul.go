@@ -14,9 +14,9 @@ func aligned(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % cacheLine)
 }
 
-// Chunk sizes in bytes of weights. One token: a chunk is one long stream of memory, for the hardware's prefetchers; a
-// few a thread, so that workers finish together. A prompt: a chunk's rows stay in the second-level cache while all
-// tokens pass over them.
+// Chunk sizes in bytes of weights. For one token, a chunk is one long stream of memory, for the hardware's prefetchers;
+// each thread has a few, so that workers finish together. For a prompt, a chunk's rows stay in the second-level cache
+// while all tokens pass over them.
 const (
 	decodeChunk = 1 << 20
 	promptChunk = 256 << 10
@@ -32,7 +32,7 @@ type matmul struct {
 	rows   [len(compute.Products{})]int // rows of a chunk
 	x      operand
 	tokens int
-	single int // of these, the first, computed as those of running sequences are where prompts have products of their own
+	single int // the first tokens, with the products of running sequences, if prompts have products of their own
 }
 
 func (m *matmul) init(d *Device) {
@@ -75,8 +75,8 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 // fewPackBytes stay in a cache between packing and product.
 const fewPackBytes = 64 << 10
 
-// packBytes returns how much a worker packs at a time of a matrix that is computed on in the file: little for few
-// tokens; for a prompt a chunk, whose activations are then read once.
+// packBytes returns how many bytes of a matrix a worker packs at a time, if it is computed on in the file. They are few
+// for few tokens. For a prompt they are a chunk, so that the chunk's activations are read once.
 func packBytes(rowBytes, tokens int) int {
 	limit := promptChunk
 	if tokens <= compute.FewTokens {
@@ -121,8 +121,8 @@ func (m *matmul) chunkRows(w *compute.Matrix) int {
 	return max(1, (n+kernel.PromptRows/2)/kernel.PromptRows) * kernel.PromptRows
 }
 
-// tiledRows is chunkRows where activations lie in tiles: fewer rows would read those more often than it costs that
-// threads wait for others.
+// tiledRows is chunkRows for activations in tiles. With fewer rows, reading the tiles more often would cost more than
+// threads that wait for others.
 func tiledRows(rows, threads int) int {
 	n := max(rows/(4*threads), min(tiledLeast, rows/threads), 1)
 	return min(tiledMost, (n+kernel.PromptRows-1)/kernel.PromptRows*kernel.PromptRows)
@@ -151,8 +151,8 @@ func (m *matmul) splits(w *compute.Matrix) bool {
 	return m.single < m.tokens && mem(w).ofTokens && mem(w).k.SplitsPrompts(w.Type)
 }
 
-// next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when
-// every other worker has taken one.
+// next returns the memory that a worker probably reads after rows [r, end) of w: the first rows of the chunk that it
+// takes when every other worker has taken one.
 func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
 	data, from := mem(w).data, (r+(end-r)*m.d.pool.Active())*mem(w).rowBytes
 	if from >= len(data) {
@@ -183,7 +183,7 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 	}
 }
 
-// multiplyPrompt is multiply for a prompt's rows, whose activations x are in the form of prompts, before next is read.
+// multiplyPrompt is multiply for a prompt's rows, with activations x in the form of prompts, before next is read.
 func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte, rows int, out []float32, outStride int, x unsafe.Pointer, stride, tokens, worker int) {
 	m := mem(w)
 	if m.packed {
@@ -198,7 +198,7 @@ func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte
 	m.k.MatMulPrompt(kernel.Next{}, w.Type, out, outStride, packed, rows, w.Cols, x, stride, tokens)
 }
 
-// multiplyRows is multiply of n rows of m from row r on, before what next holds is read.
+// multiplyRows is multiply for n rows of m from row r on. next is the memory to prefetch.
 func (d *Device) multiplyRows(next kernel.Next, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
 	w := mem(m)
 	data := w.data[r*w.rowBytes : (r+n)*w.rowBytes]

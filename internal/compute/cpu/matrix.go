@@ -13,11 +13,11 @@ import (
 type matrix struct {
 	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups. Of a weight on disk: nil
 	rowBytes int
-	k        *kernel.Kernels // it is multiplied by these
+	k        *kernel.Kernels // rows of rowBytes, in the arena or in the mapped file; or groups. nil for a weight on disk
 	packed   bool            // in the kernels' layout; otherwise as in the file
 	layout   layout
 	ofTokens bool    // it is multiplied with all of a step's tokens
-	disk     *part   // of a weight that stays on disk; else nil
+	disk     *part   // the weight's part on disk, if it stays there; else nil
 	slots    *bundle // its rows are slots of this bundle's neurons; else nil
 }
 
@@ -27,8 +27,8 @@ type layout int
 // The layouts.
 const (
 	plain   layout = iota // the matrix's rows
-	neurons               // neurons: rows taken in for Rows, or columns taken in for Columns; those of stacked matrices one behind the other
-	groups                // groups of 32 columns, which share scales: kernel.PackGroup; likewise
+	neurons               // neurons: rows loaded for Rows, or columns loaded for Columns; stacked matrices follow each other
+	groups                // groups of 32 columns, which share scales: kernel.PackGroup; of stacked matrices, too
 )
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -36,7 +36,7 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 // packRows is the number of rows that a worker packs at a time at load.
 const packRows = 64
 
-// Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.
+// Matrix repacks src into the arena, or leaves it in the mapped file if it is pinned.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	if err := src.Check(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ type packing interface {
 	pack(dst []byte, src *compute.Source, chunk int)
 }
 
-// perColumn returns the rows of each of a source's stacked matrices, which a column of it has as many elements as.
+// perColumn returns the rows of each of a source's stacked matrices: the number of elements of a column.
 func perColumn(src *compute.Source) int {
 	_, rows := src.Stacked()
 	return rows
@@ -178,7 +178,7 @@ func (p grouping) pack(dst []byte, src *compute.Source, g int) {
 	}
 }
 
-// packedRow returns row r of w in the kernels' layout, in scratch where it is not stored so.
+// packedRow returns row r of w in the kernels' layout. It uses scratch if w is stored in another.
 func (d *Device) packedRow(w *compute.Matrix, r int, scratch *[]byte) []byte {
 	m := mem(w)
 	row := m.data[r*m.rowBytes:][:m.rowBytes]
@@ -232,14 +232,14 @@ type scratch struct {
 type workerScratch struct {
 	packed        []byte    // rows packed on the fly
 	floats        []float32 // a row, or a chunk's queries and partial sums
-	sums          []float32 // of a token's chunks
+	sums          []float32 // sums of a token's chunks
 	sum           kernel.RowSum
 	groups        kernel.GroupSum
 	rows          [kernel.RowsHeld][]byte // down rows packed on the fly
 	turn          int                     // the last of rows in use
 	list          []int32                 // neurons
 	decoded       []float32               // a page of quantised keys and values
-	gathered      []byte                  // pages of keys that lie apart in the cache
+	gathered      []byte                  // pages of keys that are apart in the cache
 	gatheredPages []int32                 // their numbers
 	panel         []byte                  // a prompt's down columns, see panel
 	block         [][superblock]float32   // neurons on their way into it
@@ -314,7 +314,7 @@ func (t *tiling) init(d *Device) {
 	t.chunkFn = t.chunk
 }
 
-// run makes tiles of so many rows of x, and returns where they are.
+// run makes tiles of tokens rows of x, and returns their address.
 func (t *tiling) run(f kernel.Form, x []float32, cols, tokens int) unsafe.Pointer {
 	size := f.TiledBytes(cols, tokens)
 	t.form, t.x, t.cols, t.tokens = f, x, cols, tokens
@@ -332,7 +332,7 @@ func (t *tiling) chunk(chunk, _ int) {
 	t.d.k.Tile(t.form, t.dst, t.cols, t.tokens, chunk, t.x, &rows)
 }
 
-// of is row token of the activations for w, and the distance to the next.
+// of returns the address of row token of the activations in the form for w, and the distance to the next row.
 func (o *operand) of(w *compute.Matrix, token int) (unsafe.Pointer, int) {
 	f := mem(w).k.Form(w.Type)
 	return unsafe.Add(o.at[f], token*o.stride[f]), o.stride[f]

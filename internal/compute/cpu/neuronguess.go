@@ -13,30 +13,30 @@ import (
 // neuronGuess is the state of a guess at the next layer's neurons.
 type neuronGuess struct {
 	g     compute.Guess // FC1 is nil: there is no guess
-	set   *set          // that of g is this layer's
+	set   *set          // g's set is this layer's
 	units []int32
 	score []float32 // [n_ff] for each of units: its largest logit, less the threshold, plus 1; for others 0
 	pays  guessPay
 }
 
-// guessPay finds out whether guesses make steps faster. A guess takes the time of a predictor; if the disk is fast, or few
-// neurons are read, it saves less than that. Steps of one token are timed with guesses and without. Steps differ in how
-// many neurons must be read, so what is compared is the time for each of these.
+// guessPay finds out whether guesses make steps faster. A guess takes the time of a predictor. If the disk is fast, or
+// few neurons are read, it saves less than that. Steps of one token are timed with guesses and without. Steps differ in
+// the number of neurons to read, so guessPay compares the time per neuron.
 type guessPay struct {
 	without bool          // the step makes no guesses
 	took    time.Duration // until neurons were in RAM, in all layers of the step
 	read    int64         // neurons that RAM did not have before they were guessed or needed, in all layers of the step
-	mean    [2]float64    // seconds for each of read in recent steps with guesses, and in those without; 0: unknown
+	mean    [2]float64    // seconds for each of read, in recent steps with guesses and without; 0: unknown
 	steps   int
 }
 
 const (
-	payRecent = 8  // steps that are a mean
-	payTrials = 16 // one of so many steps is the other way
-	payMost   = 4  // times the mean that a step counts at most
+	payRecent = 8  // steps that a mean covers
+	payTrials = 16 // one of payTrials steps tries the other way
+	payMost   = 4  // a step counts as at most payMost times the mean
 )
 
-// step says that a step begins.
+// step begins a step.
 func (p *guessPay) step() {
 	if p.took == 0 {
 		return
@@ -79,8 +79,7 @@ func (d *Device) guessNeurons() {
 	*g = compute.Guess{}
 }
 
-// list returns the neurons that the next layer's predictor chooses and RAM does not have, those of the largest logits
-// first.
+// list returns the neurons that the next layer's predictor chooses and RAM does not have, by falling logit.
 func (y *neuronGuess) list(d *Device, b *bundle) []int32 {
 	g, in := &y.g, y.g.X
 	if g.Norm != nil {

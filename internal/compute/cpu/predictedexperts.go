@@ -7,19 +7,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// predictedExperts is the state of an Experts that computes the neurons which predictors choose: first the predictors
-// of all present experts, each for its tokens, then the gates of what they chose.
+// predictedExperts is the state of an Experts that computes the neurons which predictors choose. It first computes the
+// predictors of all present experts, each for its tokens, then the gates of the chosen neurons.
 type predictedExperts struct {
 	hiddenFn, logitsFn, listFn, gatesFn func(chunk, worker int)
 
-	set        *set      // of each pair
-	rank       int       // of the predictors
+	set        *set      // neurons of each pair
+	rank       int       // rank of the predictors
 	hidden     []float32 // [pairs, rank]
 	logits     []float32 // [pairs, ff]
 	view       buffer    // hidden
-	rows, in   int       // of a chunk of FC1's rows of an expert, and so many chunks
-	rows2, in2 int       // of FC2's
-	picked     []int32   // places in present of experts of whose gates only the chosen ones are computed, in order
+	rows, in   int       // rows of a chunk of FC1, and the number of chunks of an expert
+	rows2, in2 int       // the same for FC2
+	picked     []int32   // places in present of the experts with only the chosen gates computed, in order
 }
 
 func (f *experts) initPredicted() {
@@ -27,7 +27,7 @@ func (f *experts) initPredicted() {
 	y.hiddenFn, y.logitsFn, y.listFn, y.gatesFn = f.predictHidden, f.predictLogits, f.listChosen, f.gatesChosen
 }
 
-// predict chooses each pair's neurons by what its expert's predictor makes of x.
+// predict chooses each pair's neurons by its expert's predictor of x.
 func (f *experts) predict(x compute.Tensor) {
 	y, w := &f.exact.predicted, &f.w
 	y.rank = w.FC2.Cols
@@ -78,14 +78,14 @@ func (f *experts) predictLogits(chunk, worker int) {
 	f.d.multiplyRows(kernel.Next{}, f.w.FC2, y.logits[p*f.ff+r:], f.ff, e*f.ff+r, min(y.rows2, f.ff-r), x, stride, end-p, worker)
 }
 
-// listChosen lists the neurons of a pair whose logits reach the threshold.
+// listChosen lists the neurons of a pair with logits that reach the threshold.
 func (f *experts) listChosen(pair, _ int) {
 	y := &f.exact.predicted
 	y.set.count[pair] = len(f.d.k.Choose(y.set.room(pair), y.logits[pair*f.ff:][:f.ff], 0, f.d.p.Threshold, true))
 }
 
-// chooseGates tells the experts whose gates are all computed, in ungated layers whose ups are, from those of which only
-// the chosen ones are: those of few tokens whose predictors choose few.
+// chooseGates separates the experts with all gates computed (ups, in ungated layers) from those with only the chosen
+// ones computed. The latter have few tokens, and predictors that choose few neurons.
 func (f *experts) chooseGates() {
 	x := &f.exact
 	y := &x.predicted

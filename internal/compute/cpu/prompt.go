@@ -9,16 +9,16 @@ import (
 // superblock is the number of outputs that are summed, and unpacked, at a time.
 const superblock = quant.QKK
 
-// Panels are the way through a down projection for tokens of prompts that need much of it: all neurons are multiplied
-// as a matrix. Down lies by neuron, so each chunk of outputs first transposes its part of them, which stays in the
-// cache for all tokens. An expert has too few tokens of a prompt for that: sums of its open neurons were 1.3
-// times as fast in prompts of 512 tokens, and 9 times in short ones.
+// Panels compute a down projection for tokens of prompts that need much of it, by multiplying all neurons as a matrix.
+// Down is stored by neuron, so each chunk of outputs first transposes its part, which then stays in the cache for all
+// tokens. Experts do not use panels, because an expert has too few tokens of a prompt: sums of its open neurons were
+// 1.3 times as fast in prompts of 512 tokens, and 9 times in short ones.
 //
-// A token takes this way if so many 16ths of its neurons are open: a product does not skip zeros, but its arithmetic is
-// several times faster than that of sums, of which integers are the faster ones. In a short prompt the transposition
-// costs more than it saves, but a token's bytes may not depend on how many others share its step. With 40 % open in
-// Q4_0 sums are four times as fast in prompts of two tokens, as fast in those of 128, and 0.87 times as fast in those
-// of 512.
+// A token uses a panel if at least this many 16ths of its neurons are open. A product does not skip zeros, but its
+// arithmetic is several times faster than that of sums, and integers are faster than floats. In a short prompt the
+// transposition costs more than it saves, but a token's bytes may not depend on how many others share its step. With 40
+// % open in Q4_0, sums are four times as fast in prompts of two tokens, as fast in prompts of 128, and 0.87 times as
+// fast in prompts of 512.
 const (
 	panelIntegers = 7
 	panelFloats   = 2
@@ -29,12 +29,12 @@ type panels struct {
 	x    operand
 	form compute.Matrix // shape and type of a chunk's panel
 	mem  matrix
-	out  []float32 // [len(dense), n_embd] where outputs go: to their rows if these lie together, else to room
+	out  []float32 // [len(dense), n_embd] outputs: in their own rows if these are contiguous, else in room
 	room []float32
 }
 
-// fillsPanels reports whether a prompt's token with so many open neurons goes through panels. Its bytes are those of
-// sums only to rounding.
+// fillsPanels reports whether a prompt's token with the given number of open neurons uses panels. Its bytes equal those
+// of sums only to rounding.
 func (f *sparseFFN) fillsPanels(open int) bool {
 	if f.pairs != nil {
 		return false

@@ -13,7 +13,8 @@ func states(c *compute.Cache, layer int, slot int32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/4)[int(slot)*n:][:n]
 }
 
-// channelBlock is the number of channels that a worker convolves together: a row of them stays in the nearest cache.
+// channelBlock is the number of channels that a worker convolves together: a row of them stays in the first-level
+// cache.
 const channelBlock = 512
 
 // convolution is the state of one Convolve. Workers share the runs' channels, and each goes through a run's positions
@@ -23,7 +24,7 @@ type convolution struct {
 	chunkFn func(chunk, worker int)
 	o       compute.Convolve
 	runs    []compute.Run
-	blocks  int // of channels
+	blocks  int // blocks of channels
 }
 
 func (v *convolution) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
@@ -46,8 +47,8 @@ func (v *convolution) chunk(chunk, worker int) {
 			clear(state[i*channels:][from:to])
 		}
 	}
-	// Products are the last inputs of a gated convolution multiplied by their gates, in turn; none are the positions
-	// before a sequence whose state is not written.
+	// products holds the last inputs of a gated convolution multiplied by their gates, as a ring. none stands for the
+	// positions before a sequence when its state is not written.
 	var products, none []float32
 	if width := to - from; o.Gated || r.Fresh && o.Peek {
 		room := grown(&v.d.worker(worker).floats, (past+2)*width)
@@ -57,7 +58,7 @@ func (v *convolution) chunk(chunk, worker int) {
 			clear(none)
 		}
 	}
-	input := func(t int) []float32 { // of the run, or where t < r.From of the positions before it
+	input := func(t int) []float32 { // the run's input, or for t < r.From that of the positions before it
 		switch {
 		case t < r.From && none != nil:
 			return none
@@ -93,7 +94,7 @@ func (v *convolution) chunk(chunk, worker int) {
 	if o.Peek {
 		return
 	}
-	for i := range past { // ascending: what moves within the state was not overwritten yet
+	for i := range past { // ascending, so that a row is read before it is overwritten
 		copy(state[i*channels:][from:to], input(r.To-past+i))
 	}
 }
@@ -106,7 +107,7 @@ type scans struct {
 	rowsFn func(chunk, worker int)
 	o      compute.Scan
 	runs   []compute.Run
-	blocks int // of rows of a head
+	blocks int // blocks of a head's rows
 }
 
 // scanBlock is the number of rows of a fine scan that a worker computes together.
@@ -196,15 +197,15 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// Rows of a head's state that go through deltaPositions positions together: what both read stays in the nearest cache,
-// which a head's whole state and a prompt do not fit.
+// Rows of a head's state that go through deltaPositions positions together. Both then stay in the first-level cache,
+// which is too small for a head's whole state and for a prompt.
 const (
 	deltaRows      = 16
 	deltaPositions = 16
 )
 
 // deltas is the state of one Delta. Workers share the runs' heads, and each goes through a run's positions in order. A
-// row of a state depends on no other row, so that rows take the positions in parts.
+// row of a state depends on no other row, so rows can go through the positions in parts.
 type deltas struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
@@ -282,7 +283,7 @@ func (v *deltas) position(units []float32, t, h int) position {
 	return p
 }
 
-// decays computes those of a head's columns.
+// decays computes the decays of a head's columns.
 func (v *deltas) decays(dst, steps, bias []float32, a float64) {
 	for i, e := range steps {
 		dst[i] = float32(v.exponent(float64(e)+float64(bias[i]), a))

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// Restorable says how Restore gives back the neurons of m, a matrix for Rows or Columns.
+// Restorable returns the form in which Restore returns the neurons of m, a matrix for Rows or Columns.
 func (d *Device) Restorable(m *compute.Matrix) compute.Use {
 	if mem(m).layout == neurons {
 		return compute.Rows
@@ -13,8 +13,8 @@ func (d *Device) Restorable(m *compute.Matrix) compute.Use {
 	return compute.Columns
 }
 
-// Restore gives neurons [from, to) of m back as a file has them, in scratch, which has room for them, or where they
-// lie. Neurons given back as columns come in whole blocks of their type.
+// Restore returns neurons [from, to) of m as a file has them. They are in scratch, which has room for them, or in m's
+// own memory. Neurons returned as columns come in whole blocks of their type.
 func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
@@ -41,7 +41,7 @@ func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) comput
 		})
 		return src
 	}
-	if m.Rows*w.rowBytes != len(w.data) { // columns, transposed when they were taken in
+	if m.Rows*w.rowBytes != len(w.data) { // columns, which were transposed at load
 		src.Cols = m.Rows
 	}
 	src.Data = stored
@@ -63,7 +63,7 @@ func (d *Device) restoreColumns(w *matrix, src compute.Source, from int) {
 	})
 }
 
-// restoreGroups writes groups from first on to src, whose data are whole groups of columns.
+// restoreGroups writes groups, from group first on, to src. src's data are whole groups of columns.
 func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 	rowBytes := src.Type.RowBytes(src.Cols)
 	supers, count := kernel.Super(src.Rows), src.Cols/kernel.GroupNeurons
@@ -75,13 +75,13 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 	})
 }
 
-// KeepsRows reports whether Rows can give m's.
+// KeepsRows reports whether Rows can return m's rows.
 func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	w := mem(m)
 	return w.layout != groups && w.disk == nil && m.Rows*w.rowBytes == len(w.data)
 }
 
-// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
+// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or in m's own memory.
 func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols, Data: w.data[from*w.rowBytes : to*w.rowBytes]}
@@ -96,7 +96,7 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 	return src
 }
 
-// HasPlanes reports whether Planes can give m's rows, or its groups of neurons.
+// HasPlanes reports whether Planes can return m's rows, or its groups of neurons.
 func (d *Device) HasPlanes(m *compute.Matrix) bool {
 	w := mem(m)
 	return w.disk == nil && (w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m))

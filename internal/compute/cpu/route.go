@@ -7,8 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// choice holds the experts of every token, which are always among those that there are, and their weights. [rows, used]
-// each
+// choice holds the experts of every token, whose numbers are always valid, and their weights. [rows, used] each
 type choice struct {
 	experts []int32
 	weights []float32
@@ -20,8 +19,8 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
 }
 
-// FillChoice makes every token's experts and weights those of chosen, which has each token's experts' numbers and then
-// their weights. A number that is no expert's becomes expert 0 with the weight NaN.
+// FillChoice sets every token's experts and weights to chosen, which has each token's expert numbers and then their
+// weights. An invalid number becomes expert 0 with the weight NaN.
 func (d *Device) FillChoice(c compute.Choice, chosen []float32) {
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
@@ -153,7 +152,7 @@ func (r *routing) score(scores, logits []float32) {
 	}
 }
 
-// excludeGroups makes the rank of experts whose group is not used -∞. sums is scratch. [groups]
+// excludeGroups sets the rank of experts in unused groups to -∞. sums is scratch. [groups]
 func (r *routing) excludeGroups(rank, sums []float32) {
 	if r.how.Groups == 0 {
 		return
@@ -196,8 +195,8 @@ func numbers(x []float32) {
 	}
 }
 
-// highest writes the indices of the len(places) largest elements of x, which has at least as many, the largest first,
-// and of equal ones the first. NaN comes behind all others, in no order.
+// highest writes the indices of the len(places) largest elements of x, which has at least as many, the largest first.
+// Among equal elements the lower index comes first. NaNs come after all others, in no order.
 func highest(places []int32, x []float32) {
 	n := 0
 	for i, v := range x {
@@ -246,7 +245,7 @@ func finishWeights(weights []float32, how *compute.Routing) {
 	}
 }
 
-// gateRows multiplies each row by what follows from its logit.
+// gateRows multiplies each row by the gate of its logit.
 func (d *Device) gateRows(o *compute.GateRows) {
 	act := compute.Activation{Kind: o.Act}
 	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(o.X), cols: o.X.Cols, w: floats(o.Logits), act: act}, o.X.Rows)

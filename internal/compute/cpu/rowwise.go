@@ -39,32 +39,32 @@ const (
 // rowwiseArgs are the operands of one call.
 type rowwiseArgs struct {
 	verb      rowVerb
-	dst, x    []float32 // [n, cols]; of activateRows: dst and gate
+	dst, x    []float32 // [n, cols]; activateRows: dst and gate
 	up        []float32 // [n, cols] or nil
-	w, b      []float32 // [cols]; of gateRowsRows [n]
+	w, b      []float32 // [cols]; gateRowsRows: [n]
 	cols      int
 	eps       float32
-	factor    float32 // of scaleRows; the limit of capRows, the upper one of clampRows, the deviations of topKRows
-	low       float32 // of clampRows
+	factor    float32 // scaleRows; capRows: the limit; clampRows: the upper limit; topKRows: the deviations
+	low       float32 // clampRows: the lower limit
 	copied    *compute.CopyColumns
 	act       compute.Activation
 	headDim   int
 	rope      *compute.Rope
 	acts      []byte // [n, form.ActRow(cols)]
 	form      kernel.Form
-	values    compute.Tensor // of storeRows, beside x [n, kv_heads·value], or none; of predictRows and correctRows the modalities
+	values    compute.Tensor // storeRows: the values [n, kv_heads·value] for the keys x, or none; predictRows and correctRows: the modalities
 	streams   compute.Streams
 	active    int
 	how       compute.Temperature
 	store     cacheSlot
-	residuals *compute.AttendResiduals // of residualRows
-	table     *compute.Matrix          // of embedRows and ngramRows
-	grams     *compute.NGrams          // of ngramRows, whose x are the last tokens
+	residuals *compute.AttendResiduals // for residualRows
+	table     *compute.Matrix          // for embedRows and ngramRows
+	grams     *compute.NGrams          // for ngramRows, with the last tokens as x
 	match     compute.MatchStreams
 	gated     compute.ReadGated
 }
 
-// rowwise runs row verbs, on the pool where there is enough to do.
+// rowwise runs row verbs. It uses the pool if there is enough work.
 type rowwise struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
@@ -261,14 +261,15 @@ func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
 	}
 }
 
-// gather copies the rows whose logits are wanted.
+// gather copies the rows with wanted logits.
 func (d *Device) gather(dst, x compute.Tensor) {
 	for i, r := range d.p.Out {
 		copy(row(dst, i), row(x, int(r)))
 	}
 }
 
-// precede copies the row before each, or what was before.
+// precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
+// one.
 func (d *Device) precede(dst, x compute.Tensor) {
 	d.p.Precede(func(i int) []float32 { return row(dst, i) }, func(i int) []float32 { return row(x, i) })
 }
@@ -276,7 +277,7 @@ func (d *Device) precede(dst, x compute.Tensor) {
 // rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.
 type rotations struct {
 	tables []turns
-	used   int // of tables, in this step
+	used   int // tables in use in this step
 	now    int // the table that prepare was called for last
 }
 

@@ -10,17 +10,17 @@ import (
 // selectScores is the number of scores that are kept at a time, unless a row has more.
 const selectScores = 4 << 20
 
-// selecting is the state of one Select. Workers score chunks of the positions of some rows, and then choose the blocks
-// of each. Scores are summed in an order that does not depend on the other rows.
+// selecting is the state of one Select. Workers score chunks of the positions of some rows, and then choose each row's
+// blocks. The order in which scores are summed does not depend on the other rows.
 type selecting struct {
 	d        *Device
 	scoreFn  func(i, worker int)
 	chooseFn func(i, worker int)
 
 	o      *compute.Select
-	heads  int // of a group
+	heads  int // heads of a group
 	from   int // the first row in progress
-	chunks int // of a row, at most
+	chunks int // chunks of a row, at most
 	scores []float32
 }
 
@@ -62,7 +62,7 @@ func (s *selecting) length(row int) int {
 	return pos + 1
 }
 
-// scoresOf returns the scores of list i of those in progress, a row's group.
+// scoresOf returns the scores of list i of those in progress; a list belongs to a row's group.
 func (s *selecting) scoresOf(i int) []float32 {
 	n := s.chunks * kernel.ChunkPositions
 	return s.scores[i*n:][:n]
@@ -111,7 +111,7 @@ func (s *selecting) choose(i, _ int) {
 				for _, x := range scores[b*h.Block : min(pos+1, (b+1)*h.Block)] {
 					most = max(most, x)
 				}
-				scores[b] = most // those that follow are of positions behind it
+				scores[b] = most // later scores belong to later positions
 			}
 		}
 		chosen = best(chosen, scores[:n], h.Top, h.Local)
@@ -123,7 +123,7 @@ func (s *selecting) choose(i, _ int) {
 	clear(list[1+len(chosen):])
 }
 
-// ranked returns a number whose order is that of scores; 0 and -0 are the same.
+// ranked returns a number that orders as scores do; 0 and -0 are the same.
 func ranked(score float32) uint32 {
 	bits := math.Float32bits(score + 0)
 	if bits>>31 != 0 {
@@ -132,8 +132,8 @@ func ranked(score float32) uint32 {
 	return bits | 1<<31
 }
 
-// best appends the numbers of the top highest scores in ascending order, of equal ones the first. The last local of them
-// are among these.
+// best appends the numbers of the top highest scores in ascending order. Among equal scores it takes the first. The
+// last local scores are always among them.
 func best(list, scores []float32, top, local int) []float32 {
 	rank := func(i int) uint32 {
 		if i >= len(scores)-local {
@@ -141,8 +141,8 @@ func best(list, scores []float32, top, local int) []float32 {
 		}
 		return ranked(scores[i])
 	}
-	// The least rank that is chosen is found eight bits at a time, by counting those that agree with it so far.
-	least, left := uint32(0), top // left: of those that agree
+	// The least rank that is chosen is found eight bits at a time, by counting the ranks that agree with it so far.
+	least, left := uint32(0), top // left: how many to choose from those that agree
 	for shift := 24; shift >= 0; shift -= 8 {
 		var counts [256]int
 		for i := range scores {

@@ -39,8 +39,8 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: newSet(rows, n)}, nil
 }
 
-// FillSet makes token i's neurons those, counted from first, whose bits are set in words[i·perRow:]. Bit b of word w is
-// neuron 32w+b.
+// FillSet sets token i's neurons to those whose bits are set in words[i·perRow:], counted from first. Bit b of word w
+// is neuron 32w+b.
 func (d *Device) FillSet(s compute.Set, words []uint32, perRow, first int) {
 	mem := s.Mem.(*set)
 	for t := range s.Rows {

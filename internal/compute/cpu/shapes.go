@@ -16,11 +16,11 @@ type Shape struct {
 // Scattered reports whether rows are chosen by index.
 func (s Shape) Scattered() bool { return s.Order == kernel.Scattered }
 
-// Mapped reports whether rows lie as the file has them.
+// Mapped reports whether rows have the file's layout.
 func (s Shape) Mapped() bool { return s.Order == kernel.Mapped }
 
-// shapeCols returns lengths of rows, in elements, as models of one to seventy billion weights have them. Scattered rows
-// of all lengths go by one kernel: theirs is that of a model of seven billion.
+// shapeCols returns row lengths, in elements, that models of one to seventy billion weights have. One kernel serves
+// scattered rows of all lengths: it is measured with the length of a model of seven billion.
 func shapeCols(o kernel.Order) []int {
 	if o == kernel.Scattered {
 		return []int{4096}
@@ -28,8 +28,8 @@ func shapeCols(o kernel.Order) []int {
 	return []int{2048, 4096, 8192, 14336, 28672}
 }
 
-// Shapes lists what this machine has several kernels for: of each type and order a shape for every class of row
-// lengths.
+// Shapes lists the shapes for which this machine has several kernels: for each type and order one for every class of
+// row lengths.
 func Shapes() []Shape {
 	k := kernel.Variants()[0]
 	var list []Shape
@@ -50,12 +50,12 @@ func Shapes() []Shape {
 	return list
 }
 
-// TuneCaches is how many times what caches hold the memory of TuneOn should have.
+// TuneCaches is the size of TuneOn's memory as a multiple of the caches.
 const TuneCaches = 4
 
-// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero:
-// TuneCaches times what caches hold, where the machine has that much. It begins to read at byte from, and returns where it ended, so that the next shape
-// does not begin with what caches still hold.
+// TuneOn chooses the kernel of a shape as Tune does, on weights in memory, with all bytes zero. memory is TuneCaches
+// times what caches hold, if the machine has that much. TuneOn begins to read at byte from, and returns where it ended,
+// so that the next shape does not begin with data that is still in the caches.
 func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	m := &matrix{rowBytes: kernel.RowBytes(s.Type, s.Cols), packed: true, k: d.k}
 	switch s.Order {
@@ -80,10 +80,10 @@ func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	return shape.row * m.rowBytes
 }
 
-// displace reads about so many bytes of a shape's scattered rows, so that caches hold no rows of the shape before.
-// Each turn reads one of tuneStride rows of all the memory. Large caches hold what several turns have read, which is
-// spread over the memory, and rows of another length meet some of it. With many threads a turn ends after one
-// measurement, or a few. The shape's own rows differ from turn to turn until all were read.
+// displace reads about bytes bytes of a shape's scattered rows, so that caches hold no rows of the shape before. Each
+// turn reads one of tuneStride rows of all the memory. Large caches hold the data of several turns, which is spread
+// over the memory, and rows of another length hit some of it. With many threads a turn ends after a few measurements,
+// or only one. The shape's own rows differ from turn to turn until all were read.
 func (d *Device) displace(s *tuneShape, bytes int) {
 	each := min(2*d.decode.Threads()*tunePiece, s.bytes/tuneStride)
 	for ; bytes > 0; bytes -= each {

@@ -12,14 +12,14 @@ import (
 const (
 	sparseChunks = 16
 	chunkNeurons = 16
-	pairNeurons  = 64 // of a pair of a token and an expert: there are several pairs to share among threads
+	pairNeurons  = 64 // for a pair of a token and an expert: several pairs are there to share among threads
 )
 
 // Threads share the work of a few tokens in a layer in pieces much smaller than a thread's share. Otherwise all would
-// wait for those that take one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
+// wait for the threads with one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
 const (
-	listPieces = 96 // of a list of neurons whose gates or a_i are computed
-	downSlices = 6  // of a chunk's down columns: ranges of outputs
+	listPieces = 96 // pieces of a list of neurons whose gates or a_i are computed
+	downSlices = 6  // ranges of outputs that a chunk's down columns are cut into
 )
 
 // sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call
@@ -40,15 +40,15 @@ type sparseFFN struct {
 	// SparseFFN
 	w      compute.SparseWeights
 	n      int            // neurons of the layer
-	tokens int            // rows: of experts, pairs of a token and an expert
-	pairs  *experts       // what the rows are pairs of; nil: rows are tokens, all of one layer
+	tokens int            // rows: tokens, or for experts pairs of a token and an expert
+	pairs  *experts       // the pairs of the rows; nil: rows are tokens, all of one layer
 	out    compute.Tensor // [tokens, n_embd]
 	x      operand
 	all    bool      // the set is every neuron
-	gated  bool      // gates of all neurons were computed, not only those of the set
+	gated  bool      // gates of all neurons were computed, not only of the set
 	upped  bool      // up holds all neurons' ups
 	listed bool      // it holds a_i of the open neurons of rows instead
-	slices int       // that the outputs of each chunk are cut into
+	slices int       // pieces that each chunk's outputs are cut into
 	hidden []float32 // [tokens, n_ff] gates, in ungated layers ups, of the set's neurons; or a_i
 	up     []float32 // [tokens, n_ff]
 	open   *set
@@ -58,15 +58,15 @@ type sparseFFN struct {
 	counts [2]atomic.Int64 // open, active
 	views  [2]buffer
 
-	// Where the layer has an adapter
-	moreGates, moreUps []float32 // [tokens, n_ff] what is added to the products of gate, and of up with its bias; nil: nothing
+	// For layers with an adapter
+	moreGates, moreUps []float32 // [tokens, n_ff] added to the products of gate, and of up with its bias; nil: nothing
 	kept               []float32 // [tokens, n_ff] a_i of open neurons, where DownA wants them
 	again              bool      // kept holds them: this is DownA's turn
 	panels             panels
 	disk               neuronUnits
 
 	dense, scattered []int32  // the step's rows by the way of their down projection, in order
-	rows             []int32  // of scattered, those that are summed together now
+	rows             []int32  // rows of scattered that are summed together now
 	runs             []int32  // where runs of rows of the same layer begin among them, and their number
 	active           []uint64 // [n_ff] bits: neurons whose a_i was not zero for some row
 	seen             []uint64 // [n_ff] bits: scratch of union
@@ -78,7 +78,7 @@ func (f *sparseFFN) init(d *Device) {
 	f.rowFn, f.spreadFn, f.panelFn = f.row, f.spread, f.panel
 }
 
-// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+// predict chooses the neurons that are always on and those with a logit that reaches the threshold.
 func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
 	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
@@ -96,8 +96,8 @@ func (f *sparseFFN) predict(token, _ int) {
 	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
 }
 
-// sparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose
-// a_i is not zero.
+// sparseFFN computes only the neurons of s: the gate rows, the up rows of open neurons, and the down columns of neurons
+// with an a_i other than zero.
 func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	if x.Rows == 0 {
 		return
@@ -153,7 +153,7 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 	clear(grown(&f.active, (f.n+63)/64))
 }
 
-// beginRows prepares so many rows of n neurons each.
+// beginRows prepares the given number of rows, of n neurons each.
 func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseWeights) {
 	f.w, f.out, f.n, f.tokens = w, out, n, rows
 	f.gated, f.upped, f.listed, f.again = false, false, false, false
@@ -166,8 +166,8 @@ func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseW
 	}
 }
 
-// most reports whether so many of n neurons are asked for that reading all rows in their order is faster than picking
-// them: rows one behind the other stream at full bandwidth.
+// most reports whether count of n neurons are so many that reading all rows in order is faster than picking them:
+// consecutive rows stream at full bandwidth.
 func most(count, n int) bool { return 20*count >= 9*n }
 
 // view returns a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
@@ -184,7 +184,7 @@ func (f *sparseFFN) token(t int) int {
 	return t
 }
 
-// single returns the number of tokens that are computed as those of running sequences.
+// single returns the number of tokens that are computed as tokens of running sequences.
 func (f *sparseFFN) single() int {
 	if f.pairs != nil {
 		return f.d.single(f.pairs.out)

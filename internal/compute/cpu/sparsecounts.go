@@ -20,7 +20,7 @@ func (f *sparseFFN) show(b *compute.NeuronBins) {
 	}
 }
 
-// bytes returns what was read of the weights.
+// bytes returns the bytes that were read of the weights.
 func (f *sparseFFN) bytes(whole bool) int64 {
 	first, total := f.w.Gate, int64(0)
 	switch {
@@ -42,7 +42,8 @@ func (f *sparseFFN) bytes(whole bool) int64 {
 	return total + f.columnBytes(f.active[:(f.n+63)/64])
 }
 
-// columnBytes returns what was read of a layer's down projection: active are the neurons that some row needed.
+// columnBytes returns the bytes that were read of a layer's down projection. active are the neurons that some row
+// needed.
 func (f *sparseFFN) columnBytes(active []uint64) (total int64) {
 	down := mem(f.w.Down)
 	column, scales := int64(down.rowBytes), int64(0)
@@ -62,7 +63,7 @@ func (f *sparseFFN) columnBytes(active []uint64) (total int64) {
 	return total
 }
 
-// union counts the neurons that some token's list has: rows that are read once for all of them.
+// union counts the neurons that are in some token's list: their rows are read once for all tokens.
 func (f *sparseFFN) union(lists *set) int64 { return f.unionOf(lists, 0, f.tokens) }
 
 // unionOf is union of rows [from, to).

@@ -20,8 +20,8 @@ func (f *sparseFFN) project() (whole bool) {
 	return whole
 }
 
-// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a
-// row's own numbers decide, so that its bytes depend on nothing else in the step.
+// sort separates the rows that compute the down projection by panels from those that sum neurons one by one. Only a
+// row's own numbers decide, so its bytes depend on nothing else in the step.
 func (f *sparseFFN) sort() {
 	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
 	single := f.single()
@@ -35,7 +35,7 @@ func (f *sparseFFN) sort() {
 }
 
 // sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a
-// column that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one.
+// column that several need is read from memory once. Rows of a long prompt, which keep all workers busy, go one by one.
 // The bytes are the same.
 func (f *sparseFFN) sumScattered() {
 	f.listed = false
@@ -82,7 +82,7 @@ func (f *sparseFFN) findRuns() {
 	f.runs = append(f.runs, int32(len(f.rows)))
 }
 
-// parts returns how many parts row t's open neurons are cut into. Some may be empty, whose sums are zero.
+// parts returns how many parts row t's open neurons are cut into. Some may be empty; their sums are zero.
 func (f *sparseFFN) parts(t int) int {
 	size := chunkNeurons
 	if f.pairs != nil {
@@ -101,8 +101,8 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[from:to]
 }
 
-// restOfGroup returns the first place from i on at which another group of neurons begins than that of the place before,
-// or the end. i is a place of list or its end.
+// restOfGroup returns the first place from i on with another group of neurons than the place before, or the end. i is a
+// place of list or its end.
 func restOfGroup(list []int32, i int) int {
 	for i > 0 && i < len(list) && list[i]/kernel.GroupNeurons == list[i-1]/kernel.GroupNeurons {
 		i++
@@ -161,7 +161,7 @@ func (f *sparseFFN) finish(t int, total []float32, first int) {
 	}
 }
 
-// downBiases returns the biases of row t's outputs, where there are some.
+// downBiases returns the biases of row t's outputs, if there are any.
 func (f *sparseFFN) downBiases(t int) []float32 {
 	if f.pairs != nil {
 		return f.pairs.downBiases(t)
@@ -230,7 +230,8 @@ func (f *sparseFFN) down(t int, list []int32, a []float32, from int, sum []float
 	w.sum.Finish()
 }
 
-// downRow is row n of down in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
+// downRow returns row n of down in the kernels' layout. A sum still uses earlier rows, so rows packed on the fly take
+// turns in several buffers.
 func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	m := mem(f.w.Down)
 	if m.slots != nil {
@@ -252,7 +253,8 @@ func (f *sparseFFN) multiply() {
 	f.d.matMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
 }
 
-// spreadDense is a_i of all neurons, zero for those that are not open, of f.dense. [len(f.dense), n_ff]
+// spreadDense returns a_i of all neurons, zero for those that are not open, for the rows in f.dense. [len(f.dense),
+// n_ff]
 func (f *sparseFFN) spreadDense() compute.Tensor {
 	f.a = grown(&f.a, len(f.dense)*f.n)
 	f.d.pool.Run(len(f.dense), f.spreadFn)

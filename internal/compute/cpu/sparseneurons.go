@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// adapt computes what adapters add to gates and ups of all neurons: their ranks are small.
+// adapt computes the adapters' parts of gates and ups, for all neurons: their ranks are small.
 func (f *sparseFFN) adapt() {
 	a := &f.w.Adapter
 	if a.GateB != nil {
@@ -21,7 +21,7 @@ func (f *sparseFFN) adapt() {
 	}
 }
 
-// gateBiases returns what is added to the products of row t's gates, or nil.
+// gateBiases returns the biases to add to the products of row t's gates, or nil.
 func (f *sparseFFN) gateBiases(t int) []float32 {
 	if f.w.Adapter.GateB == nil {
 		return nil
@@ -29,7 +29,7 @@ func (f *sparseFFN) gateBiases(t int) []float32 {
 	return f.moreGates[t*f.n:][:f.n]
 }
 
-// upBiases returns what is added to the products of row t's ups, or nil.
+// upBiases returns the biases to add to the products of row t's ups, or nil.
 func (f *sparseFFN) upBiases(t int) []float32 {
 	switch {
 	case f.w.Adapter.UpB != nil:
@@ -42,12 +42,12 @@ func (f *sparseFFN) upBiases(t int) []float32 {
 	return nil
 }
 
-// bound returns what a gate must be above for its activation not to be zero; ok is false where no gate's is.
+// bound returns the bound above which a gate's activation is not zero; ok is false if there is no such bound.
 func bound(a compute.Activation) (b float32, ok bool) {
 	switch a.Kind {
 	case compute.ReLU, compute.DReLU, compute.ReLU2:
 		return 0, true
-	case compute.FATReLU: // of any threshold, also one below zero
+	case compute.FATReLU: // with any threshold, also one below zero
 		return a.Threshold, true
 	}
 	return 0, false
@@ -141,7 +141,7 @@ func (f *sparseFFN) choose(token, worker int) {
 	f.counts[0].Add(int64(len(list)))
 }
 
-// large appends to list the neurons of the token's set whose activations are not taken as zero.
+// large appends to list the neurons of the token's set with activations that are not taken as zero.
 func (f *sparseFFN) large(list []int32, gates []float32, token int, w *workerScratch) []int32 {
 	if f.all {
 		a := grown(&w.floats, f.n)
@@ -174,8 +174,8 @@ func (f *sparseFFN) ups(x compute.Tensor) {
 	f.upped = true
 }
 
-// product fills out with w's product of x and what is added to it: bias, or, where there is more, what adapt left in
-// added. As in dots it is added to the whole product.
+// product fills out with w's product of x plus bias, or, if more is set, plus added, which adapt computed. As in dots,
+// it adds to the whole product.
 func (f *sparseFFN) product(x compute.Tensor, out []float32, w *compute.Matrix, bias *compute.Vector, more bool, added []float32) {
 	y := f.view(&f.views[0], out)
 	if !more {

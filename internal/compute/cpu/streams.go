@@ -11,12 +11,12 @@ func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
 	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(x), cols: x.Cols, how: how}, x.Rows)
 }
 
-// gaussianTopK keeps what is above the mean by so many standard deviations.
+// gaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
 func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
 	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(x), cols: x.Cols, factor: deviations}, x.Rows)
 }
 
-// match gives x's rows the size of like's.
+// match scales x's rows to the size of like's.
 func (d *Device) match(x, like compute.Tensor, floor float32) {
 	d.rows.run(rowwiseArgs{verb: matchRows, dst: floats(x), x: floats(like), cols: x.Cols, eps: floor}, x.Rows)
 }
@@ -43,7 +43,7 @@ func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Ve
 	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(w), cols: x[0].Cols, streams: x, values: m}, m.Rows)
 }
 
-// altUpCorrect adds what y differs by from the active stream.
+// altUpCorrect adds y's difference from the active stream.
 func (d *Device) altUpCorrect(x compute.Streams, y, m compute.Tensor, w *compute.Vector, active int) {
 	d.rows.run(rowwiseArgs{verb: correctRows, x: floats(y), w: vector(w), cols: y.Cols, streams: x, values: m, active: active}, m.Rows)
 }
@@ -70,7 +70,7 @@ func aboveCut(x []float32, deviations float32) {
 	}
 }
 
-// matched gives x the size of like.
+// matched scales x to the size of like.
 func matched(x, like []float32, floor float32) {
 	own, wanted := 0.0, 0.0
 	for i, v := range x {

@@ -14,24 +14,24 @@ import (
 // Values of Options.Kernels other than the names of kernels.
 const (
 	KernelsAuto  = "auto"  // the fastest is measured when weights are loaded
-	KernelsUsual = "usual" // what was the fastest on the machines that the kernels were written on
+	KernelsUsual = "usual" // the fastest on the machines that the kernels were written on
 )
 
 // Bounds of the measuring. A piece is what one call computes: from memory it takes some 50 µs a core.
 const (
-	tuneBytes  = 16 << 20  // of weights that share a choice: fewer may lie in caches, and would gain little
+	tuneBytes  = 16 << 20  // least bytes of weights that share a choice: fewer may be in caches, and would gain little
 	tunePiece  = 256 << 10 // bytes of a piece
 	tuneRounds = 7
-	tuneUneven = 2                     // a round that takes so many times the best shows that other programs are busy
+	tuneUneven = 2                     // a round with this multiple of the best time shows that other programs are busy
 	tuneBusy   = 28                    // rounds at most on a busy machine, so that some are undisturbed
-	tuneDuels  = 15                    // at most
-	tuneAhead  = 3                     // duels end when one kernel has won so many more than the other
+	tuneDuels  = 15                    // duels at most
+	tuneAhead  = 3                     // lead at which a duel of kernels ends
 	tuneTime   = 12 * time.Millisecond // for the rounds of one choice, on a machine that is too busy for all
-	tuneGain   = 1.05                  // times as fast as the usual kernel: a smaller gain is chance
-	tuneStride = 8                     // every so many-th row is read where scattered rows are timed
+	tuneGain   = 1.05                  // factor over the usual kernel's speed: a smaller gain is chance
+	tuneStride = 8                     // one of tuneStride rows is read when scattered rows are timed
 )
 
-// tuner chooses the kernels of one token's products by measuring. All that it chooses from give the same bytes.
+// tuner chooses the kernels of one token's products by measuring. All of its kernels give the same bytes.
 type tuner struct {
 	kernels string
 	note    func(line string)
@@ -39,7 +39,7 @@ type tuner struct {
 	choices []Choice
 }
 
-// Choices returns what was chosen by measuring.
+// Choices returns the choices made by measuring.
 func (d *Device) Choices() []Choice { return d.tuner.choices }
 
 // tuneShape is weights that share a choice: of one type, in one order, with rows of one class.
@@ -78,8 +78,8 @@ func (u *tuner) add(m *compute.Matrix) {
 	s.bytes += len(mem(m).data)
 }
 
-// Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights
-// are few.
+// Tune chooses the kernels of the weights loaded so far. It takes some milliseconds, or no time if there are few
+// weights.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
 		names := s.k.Ways(s.t, s.order)
@@ -96,7 +96,7 @@ func (d *Device) Tune() {
 	d.tuner.shapes = nil
 }
 
-// goes has a shape's products go by the named kernel, one of those there are for it.
+// goes makes a shape's products use the named kernel, which must be available for the shape.
 func (s *tuneShape) goes(name string) {
 	if err := s.k.Go(s.t, s.order, s.class, name); err != nil {
 		panic(err)
@@ -148,7 +148,7 @@ func (d *Device) tuneWays(s *tuneShape, names []string) {
 	d.chose(c)
 }
 
-// chose keeps a choice and tells of it.
+// chose keeps a choice and reports it.
 func (d *Device) chose(c Choice) {
 	d.tuner.choices = append(d.tuner.choices, c)
 	if d.tuner.note != nil {
@@ -156,9 +156,9 @@ func (d *Device) chose(c Choice) {
 	}
 }
 
-// zeros returns n bytes of activations. It writes them, since the pages of memory that was only read are all one page
-// of the system's. The first-level cache of AMD's processors keeps a line under one of its addresses at a time, so
-// activations of several such pages would be read at half their speed.
+// zeros returns n bytes of activations. It writes them, because all pages of memory that was only read are the system's
+// one zero page. The first-level cache of AMD's processors keeps a line under one of its addresses at a time, so
+// activations in several such pages would be read at half their speed.
 func zeros(n int) []byte {
 	x := make([]byte, n+cacheLine)
 	clear(x)
@@ -196,7 +196,7 @@ func (d *Device) timedScattered(s *tuneShape) time.Duration {
 	})
 }
 
-// timedRows has all threads compute so many rows, a piece at a time, and returns how long a piece took.
+// timedRows makes all threads compute the given number of rows, a piece at a time, and returns the time of a piece.
 func (d *Device) timedRows(rows, rowBytes int, compute func(from, to, worker int)) time.Duration {
 	chunk := max(1, tunePiece/rowBytes)
 	begin := monotime.Now()
@@ -204,8 +204,8 @@ func (d *Device) timedRows(rows, rowBytes int, compute func(from, to, worker int
 	return max(time.Duration(float64(monotime.Since(begin))*tunePiece/float64(max(1, rows)*rowBytes)), 1)
 }
 
-// next returns the next rows of the shape's weights: so many pieces, or a whole matrix that has fewer. What is left at
-// a matrix's end is passed over, for a part of a piece has another speed.
+// next returns the next rows of the shape's weights: pieces pieces, or a whole matrix that has fewer. It skips the
+// remainder at a matrix's end, because a part of a piece has another speed.
 func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
 	m = s.matrices[s.at]
 	row = s.row

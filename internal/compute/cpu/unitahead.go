@@ -15,9 +15,9 @@ const (
 	aheadShare = 8
 )
 
-// readAhead begins to read units of the next layers that a prompt of so many tokens will probably use: those that it is
-// expected to use at least once, or all of them if this layer used nearly all. The disk reads them when it has nothing
-// else to read. Those that are in RAM already are held there until their layer's turn.
+// readAhead begins to read units of the next layers that a prompt of tokens tokens will probably use: units with at
+// least one expected use, or all of them if this layer used nearly all. The disk reads them when it has nothing else to
+// read. Units that are in RAM already are held there until their layer's turn.
 func (s *store) readAhead(tokens int) {
 	all := len(s.units) >= s.b.units-s.b.units/8
 	read := 0

@@ -12,16 +12,17 @@ const leastWave = 8
 // onDisk is the state of an Experts with weights on disk.
 type onDisk struct {
 	counts []int32 // [units] uses by the step's tokens
-	units  []int32 // that the step uses, in the order of their experts' numbers
-	uses   []int32 // of each
-	number []int32 // its expert's
+	units  []int32 // units that the step uses, in the order of their experts' numbers
+	uses   []int32 // uses of each unit
+	number []int32 // each unit's expert
 	places []int   // scratch: among units
 }
 
-// computeOnDisk computes the chosen experts as they arrive. A prompt's are added up as they are computed, in the order of
-// their numbers. Of a few tokens those are computed first that are in RAM, and added up at the end.
+// computeOnDisk computes the chosen experts as they arrive. For a prompt, it adds up their outputs as it computes them,
+// in the order of the experts' numbers. For a few tokens, it first computes the experts that are in RAM, and adds up at
+// the end.
 func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
-	if f.d.err != nil { // nobody will read what is computed
+	if f.d.err != nil { // nobody reads the result
 		return
 	}
 	s, y, w := f.d.units, &f.disk, f.w
@@ -55,8 +56,8 @@ func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
 	}
 }
 
-// arrived waits for units, after at were computed, and returns the places of some, in any order if few is set. What they
-// take together is bounded, unless one expert alone takes more.
+// arrived waits for units, after at were computed, and returns the places of some, in any order if few is set. It
+// bounds the number of their pairs, unless one expert alone has more.
 func (f *experts) arrived(at int, few bool) (places []int, err error) {
 	s, y := f.d.units, &f.disk
 	if few {
@@ -88,8 +89,8 @@ func (f *experts) computePlaces(x compute.Tensor, b *bundle, places []int) {
 	}
 }
 
-// listUnits lists the units that the step's experts are, without those that are left out. Pairs that may be left out stay
-// if their expert is in RAM, or is being read, or is read for another token.
+// listUnits lists the units of the step's experts, without those that are left out. Pairs that may be left out stay if
+// their expert is in RAM, or is being read, or is read for another token.
 func (f *experts) listUnits(b *bundle) {
 	y := &f.disk
 	counts := grown(&y.counts, f.all)

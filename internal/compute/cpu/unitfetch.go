@@ -20,10 +20,10 @@ type fetch struct {
 	b      *bundle
 	units  []int32
 	unit   int        // bytes of a unit, as files have them
-	first  []int      // where each span of a unit begins among them
-	data   []byte     // [units][unit] of those that are read
+	first  []int      // the first unit of each span among them
+	data   []byte     // [units][unit] what is read from disk
 	read   []bool     // [units]
-	memory []byte     // data, and room for more: of fetches that follow
+	memory []byte     // memory of data, with room for later fetches
 	pieces []*fetched // [units·spans], by span
 
 	mu      sync.Mutex
@@ -79,7 +79,7 @@ func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
 	return f
 }
 
-// begin begins to read those of the units that are not in RAM and were not begun.
+// begin begins to read the units that are not in RAM and are not being read yet.
 func (f *fetch) begin() {
 	f.s.drain()
 	var absent []int // places in units
@@ -102,7 +102,7 @@ func (f *fetch) begin() {
 	f.data = f.memory[:len(f.units)*f.unit]
 	slices.SortFunc(absent, func(i, j int) int { return cmp.Compare(f.b.fileUnit(f.units[i]), f.b.fileUnit(f.units[j])) })
 	var list []*disk.Piece
-	for n := range f.b.spans { // what touches in a file is read at once
+	for n := range f.b.spans { // neighbours in a file are read at once
 		y := &f.b.spans[n]
 		for _, i := range absent {
 			p := f.newPiece(len(list))
@@ -130,7 +130,7 @@ func (f *fetch) newPiece(i int) *fetched {
 	return f.pieces[i]
 }
 
-// arrive keeps what was read. It runs on a goroutine of the reader.
+// arrive records a read. It runs on a goroutine of the reader.
 func (p *fetched) arrive(data []byte, err error) {
 	copy(p.to, data)
 	if err == nil {
@@ -144,7 +144,7 @@ func (p *fetched) arrive(data []byte, err error) {
 	}
 }
 
-// verify returns an error if what was read is not what was written.
+// verify returns an error if the data read differs from the data written.
 func (p *fetched) verify() error {
 	b := p.f.b
 	y := &b.spans[p.span]
@@ -157,7 +157,7 @@ func (p *fetched) verify() error {
 	return nil
 }
 
-// Wait implements compute.UnitFetch. What was in RAM may have left it since.
+// Wait implements compute.UnitFetch. A unit that was in RAM may have left it since.
 func (f *fetch) Wait() error {
 	from := monotime.Now()
 	err := f.wait()
@@ -194,7 +194,7 @@ func (f *fetch) Row(m *compute.Matrix, i, row int, scratch []byte) []byte {
 	return scratch[:size]
 }
 
-// offset returns where a part begins among a unit's bytes.
+// offset returns the offset of a part in a unit's bytes.
 func (f *fetch) offset(p *part) int {
 	for i := range f.b.spans {
 		y := &f.b.spans[i]

@@ -58,7 +58,7 @@ func (b *bundle) fileUnit(unit int32) int32 {
 	return unit
 }
 
-// newLoad returns a load of so many pieces.
+// newLoad returns a load of the given number of pieces.
 func (s *store) newLoad(pieces int) *load {
 	n := len(s.unused)
 	if n == 0 {
@@ -73,7 +73,7 @@ func (s *store) newLoad(pieces int) *load {
 	return l
 }
 
-// setPieces makes the pieces of a load, of so many spans.
+// setPieces makes a load's n pieces, one for each span.
 func (l *load) setPieces(n int) {
 	l.pieces = make([]spanRead, n)
 	for i := range l.pieces {
@@ -81,7 +81,7 @@ func (l *load) setPieces(n int) {
 	}
 }
 
-// arrive packs what was read of span i. It runs on a goroutine of the reader.
+// arrive packs the data read of span i. It runs on a goroutine of the reader.
 func (l *load) arrive(i int, data []byte, err error) {
 	if err == nil {
 		err = l.pack(i, data)
@@ -103,7 +103,7 @@ func (l *load) arrive(i int, data []byte, err error) {
 
 func (l *load) fail(err error) { l.failed.Store(&err) }
 
-// pack packs what was read of span i into the slot.
+// pack packs the data read of span i into the slot.
 func (l *load) pack(i int, data []byte) error {
 	y, src := &l.b.spans[i], &l.pieces[i].src
 	defer func() { src.Data = nil }()
@@ -122,7 +122,7 @@ func (l *load) pack(i int, data []byte) error {
 	return nil
 }
 
-// verify returns an error if rows are not what was written of a unit of the file.
+// verify returns an error if rows differ from the unit's data when the file was written.
 func (p *part) verify(unit int32, rows []byte) error {
 	if p.disk.Verify == nil {
 		return nil
@@ -130,7 +130,7 @@ func (p *part) verify(unit int32, rows []byte) error {
 	return p.disk.Verify(int(unit), rows)
 }
 
-// hurry makes a guess, which is needed now, be read with what else is needed.
+// hurry moves a guess, which is needed now, to the reads of needed units.
 func (l *load) hurry(r pieceReader) {
 	if !l.guess {
 		return
@@ -141,7 +141,7 @@ func (l *load) hurry(r pieceReader) {
 	}
 }
 
-// drop takes a guess back if none of its pieces has begun to be read, and reports whether it did.
+// drop cancels a guess if no read of its pieces has begun, and reports whether it did.
 func (l *load) drop(r pieceReader) bool {
 	n := len(l.b.spans)
 	for i := n - 1; i >= 0; i-- { // the last one is the last to begin
@@ -155,8 +155,8 @@ func (l *load) drop(r pieceReader) bool {
 	return true
 }
 
-// await waits until so many loads have arrived, of those that are under way, and finishes all that have. It wakes once,
-// because waking takes about as long as packing a neuron does.
+// await waits until loads of the loads that are under way have arrived, and finishes all that have. It wakes once,
+// because waking takes about as long as packing a neuron.
 func (s *store) await(loads int) (finished int) {
 	s.mu.Lock()
 	s.awaited = loads

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// neuronUnits is the state of a SparseFFN with neurons on disk. Rows are picked from slots where a step needs few
-// neurons, and taken in their order from a layer's whole matrices where it needs many: see wholeLayer. The bytes of
-// results are the same.
+// neuronUnits is the state of a SparseFFN with neurons on disk. If a step needs few neurons, rows are picked from
+// slots. If it needs many, rows are read in order from a layer's whole matrices: see wholeLayer. The bytes of results
+// are the same.
 type neuronUnits struct {
 	b      *bundle            // nil: all is in RAM
 	from   [3]*compute.Matrix // gate, up and down as they were bound
@@ -17,8 +17,8 @@ type neuronUnits struct {
 	whole  bool               // rows are in their order
 
 	counts []int32 // [n_ff] uses by the step's tokens
-	units  []int32 // that the step uses, in ascending order
-	uses   []int32 // of each
+	units  []int32 // units that the step uses, in ascending order
+	uses   []int32 // uses of each unit
 }
 
 // promptPicks bounds the share of neurons that a prompt picks, as a divisor: reading whole layers is several times as
@@ -34,12 +34,12 @@ func (f *sparseFFN) beginOnDisk() {
 	}
 }
 
-// bringDeciding has the rows in RAM that say which neurons are open. It returns whether it did.
+// bringDeciding brings the rows that decide which neurons are open into RAM. It reports whether it succeeded.
 func (f *sparseFFN) bringDeciding() bool {
 	switch first := cmp.Or(f.w.Gate, f.w.Up); {
 	case f.disk.b == nil:
 		return true
-	case f.d.err != nil: // nobody will read what is computed
+	case f.d.err != nil: // nobody reads the result
 		return false
 	case mem(first).disk == nil:
 		return true
@@ -107,8 +107,8 @@ func (f *sparseFFN) list(lists *set) {
 	}
 }
 
-// bring has the listed neurons in slots, or all in their order where they are many. deciding: no activations are in
-// scratch memory yet.
+// bring brings the listed neurons into slots, or all neurons in order if the list is long. It reports whether it
+// succeeded. deciding: no activations are in scratch memory yet.
 func (f *sparseFFN) bring(deciding bool) bool {
 	y, s := &f.disk, f.d.units
 	if n := len(y.units); n > y.b.class.slots || f.tokens > compute.FewTokens && promptPicks*n > f.n {
@@ -178,7 +178,7 @@ func (f *sparseFFN) letGo() {
 // byNeuron reports whether b's units are neurons, a row of each part.
 func (b *bundle) byNeuron() bool { return b.parts[0].src.Rows == 1 }
 
-// slotsOf returns where the listed neurons, which are held, are. [len(list)]
+// slotsOf returns the slots of the listed neurons, which are held. [len(list)]
 func (b *bundle) slotsOf(list []int32, w *workerScratch) []int32 {
 	slots := grown(&w.list, len(list))
 	for i, n := range list {

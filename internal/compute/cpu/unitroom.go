@@ -100,7 +100,7 @@ func (c *class) allocate(d *Device) error {
 	return nil
 }
 
-// warm reads units into the slots: those that are expected to be used most, of equals some of every layer.
+// warm reads units into the slots: those with the most expected uses, and among equal ones some of every layer.
 func (s *store) warm(ctx context.Context, progress func(done, total int64)) error {
 	type candidate struct {
 		b     *bundle

@@ -14,25 +14,26 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// A unit is what is read from disk at a time: an expert or a neuron. A store keeps the units that are used most in slots
-// of RAM. The units of a layer are a bundle; each unit has a part in several matrices. Bundles with units of equal size
-// are a class and share slots.
+// A unit is what is read from disk at a time: an expert or a neuron. A store keeps the most used units in slots of RAM.
+// The units of a layer are a bundle; each unit has a part in several matrices. Bundles with units of equal size form a
+// class and share slots.
 //
 // The device's goroutine decides which unit is read and which one loses its slot. Goroutines of the reader pack what
-// arrives into the slot. Until a load has arrived, the unit's slot is held, so that nobody else writes to it or reads it.
+// arrives into the slot. Until a load has arrived, the unit's slot is held, so that nobody else writes to it or reads
+// it.
 type store struct {
 	budget   int64 // bytes for slots and whole layers
-	forSlots int64 // of these
+	forSlots int64 // bytes for slots alone
 	reader   pieceReader
 	bundles  []*bundle
 	classes  []*class
 	use      compute.UnitUse
 	trace    *trace.Log
-	tokens   int           // of the step
-	wholes   []*wholeLayer // where there are neurons
+	tokens   int           // tokens of the step
+	wholes   []*wholeLayer // whole layers, if there are neurons
 	copies   rowCopies
 
-	// What the operation in progress needs
+	// For the operation in progress
 	b        *bundle
 	units    []int32
 	uses     []int32 // [units] by the step's tokens
@@ -44,22 +45,22 @@ type store struct {
 	ready    []int   // scratch: places
 	keep     []int32 // scratch: units that are held for the moment
 
-	failed   error // of a read of a unit that is needed
+	failed   error // error of reading a unit that is needed
 	under    int   // loads that have not been finished
 	finished []*load
 	unused   []*load
 	now      []*disk.Piece // to be read, but not yet passed to the reader
-	later    []*disk.Piece // likewise, of guesses
-	fetches  []*fetch      // that nobody has
+	later    []*disk.Piece // the same for guesses
+	fetches  []*fetch      // fetches that nobody uses
 	lent     int           // bytes of a fetch's memory
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	arrival *sync.Cond
 	arrived []*load
 	awaited int // loads that must have arrived before arrival is signalled; 0: nobody waits
 }
 
-// pieceReader is what a store needs of a disk.Reader.
+// pieceReader is the part of disk.Reader that a store uses.
 type pieceReader interface {
 	Read(pieces ...*disk.Piece)
 	Later(pieces ...*disk.Piece)
@@ -72,7 +73,7 @@ type pieceReader interface {
 // class is bundles with units of equal size.
 type class struct {
 	sizes   []int // bytes of a unit's parts
-	bytes   int64 // of a unit
+	bytes   int64 // bytes of a unit
 	units   int
 	slots   int
 	slabs   [][]byte // by part: [slots][size]
@@ -93,20 +94,20 @@ type bundle struct {
 	loads []*load // [units] that are being read; else nil
 	fresh []bool  // [units] the unit was read and has not been used since
 	next  *bundle // the one that was bundled after this one, or nil
-	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
+	// The units that are or were being read for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
 	kept    []int32 // units that are held until the bundle's turn, because readAhead expects them to be used
 
 	slotted []compute.Matrix    // the parts, with slots for units
-	whole   [][]compute.Matrix  // of bundles of neurons: the parts in each of the store's whole layers
-	inFile  []int32             // of bundles of neurons in another order than the file's: the units as the file has them
+	whole   [][]compute.Matrix  // for bundles of neurons: the parts in each of the store's whole layers
+	inFile  []int32             // for bundles of neurons in another order than the file's: the units in the file's order
 	table   compute.ExpertTable // scratch: the slots of experts that are computed
 }
 
-// part is what a matrix has of its bundle's units.
+// part is a matrix's share of its bundle's units.
 type part struct {
 	m        *compute.Matrix
-	src      compute.Source // of one unit, without data
+	src      compute.Source // one unit, without data
 	disk     *compute.OnDisk
 	order    []int32 // unit u is the file's order[u]; nil: the file's u
 	packing  packing
@@ -116,7 +117,7 @@ type part struct {
 	number   int // among the bundle's parts
 }
 
-// newPart returns what src has on disk of units, which p packs.
+// newPart returns the part of src's units on disk, which p packs.
 func newPart(src compute.Source, p packing) *part {
 	y := &part{disk: src.Disk, order: src.Order, packing: p}
 	y.src = compute.Source{Name: src.Name, Type: src.Type, Rows: src.Rows / src.Disk.Units, Cols: src.Cols}
@@ -129,22 +130,22 @@ type span struct {
 	file           *disk.File
 	offset, stride int64
 	bytes          int
-	parts          []int // of the bundle, by their places in the span
+	parts          []int // the bundle's parts, in the order of the span
 	at             []int // where they begin
 }
 
 // spanGap is the largest gap between parts that is read rather than left out: a read more costs about as much.
 const spanGap = 16 << 10
 
-// newStore returns a store of units in so many bytes of RAM.
+// newStore returns a store of units in budget bytes of RAM.
 func newStore(budget int64) *store {
 	s := &store{budget: budget}
 	s.arrival = sync.NewCond(&s.mu)
 	return s
 }
 
-// readDepth is the number of reads that are under way at a time, at most. Disks do their best at 32 or fewer; more keep
-// them busy until a goroutine that begins further ones has a core.
+// readDepth is the largest number of concurrent reads. Disks do their best at 32 or fewer; more keep them busy until a
+// goroutine that begins more reads has a core.
 const readDepth = 128
 
 // Bundle implements compute.Device.
@@ -175,7 +176,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	return nil
 }
 
-// findSpans joins parts that are near each other in a file, where each of them is where says.
+// findSpans joins parts that are near each other in a file. where gives each part's place.
 func (b *bundle) findSpans(where func(*compute.OnDisk) *compute.OnDisk) (spans []span) {
 	order := make([]int, len(b.parts))
 	for i := range order {
@@ -201,7 +202,7 @@ func (b *bundle) findSpans(where func(*compute.OnDisk) *compute.OnDisk) (spans [
 	return spans
 }
 
-// bytes returns what a unit takes in RAM.
+// bytes returns the bytes of a unit in RAM.
 func (b *bundle) bytes() (n int64) {
 	for _, p := range b.parts {
 		n += int64(p.size)
@@ -209,7 +210,7 @@ func (b *bundle) bytes() (n int64) {
 	return n
 }
 
-// sizes returns what the parts of a unit take in RAM.
+// sizes returns the bytes of a unit's parts in RAM.
 func (b *bundle) sizes() []int {
 	sizes := make([]int, len(b.parts))
 	for i, p := range b.parts {
@@ -218,7 +219,7 @@ func (b *bundle) sizes() []int {
 	return sizes
 }
 
-// usage returns what was counted until now.
+// usage returns the counts so far.
 func (s *store) usage() compute.UnitUse {
 	use := s.use
 	if r := s.reader; r != nil {
@@ -268,9 +269,9 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 	s.admit()
 }
 
-// guess begins to read units of b that a step may need soon, if they are not in RAM. The likeliest is first. It reads as
-// many as guesses may cost, after all units that are needed; so it is called after begin. When b's turn comes, guesses
-// that are not needed and that no read has begun for are taken back.
+// guess begins to read units of b that a step may need soon, if they are not in RAM. The likeliest is first. It reads
+// as many as guesses may cost, after all units that are needed, so it is called after begin. When b's turn comes,
+// guesses that are not needed are cancelled, unless their reads have begun.
 func (s *store) guess(b *bundle, units []int32) {
 	cache := b.class.cache
 	s.keep = s.keep[:0]
@@ -295,7 +296,7 @@ func (s *store) guess(b *bundle, units []int32) {
 	s.flush()
 }
 
-// takeBack takes b's guesses back that have not begun to be read.
+// takeBack cancels b's guesses whose reads have not begun.
 func (s *store) takeBack(b *bundle) {
 	for _, u := range b.guessed {
 		if l := b.loads[u]; l != nil && l.guess && l.drop(s.reader) {
@@ -310,7 +311,7 @@ func (s *store) takeBack(b *bundle) {
 	b.guessed = b.guessed[:0]
 }
 
-// fileBytes returns what reading a unit takes.
+// fileBytes returns the bytes read for a unit.
 func (b *bundle) fileBytes() (n int64) {
 	for i := range b.spans {
 		n += int64(b.spans[i].bytes)
@@ -318,7 +319,7 @@ func (b *bundle) fileBytes() (n int64) {
 	return n
 }
 
-// flush passes what is to be read to the reader.
+// flush passes the pending pieces to the reader.
 func (s *store) flush() {
 	if len(s.now) > 0 {
 		s.reader.Read(s.now...)
@@ -330,12 +331,12 @@ func (s *store) flush() {
 	}
 }
 
-// flushed is the number of pieces after which admit has the disk begin: looking for slots for hundreds of neurons takes
-// as long as reading tens of them.
+// flushed is the number of pieces after which admit makes the disk begin: looking for slots for hundreds of neurons
+// takes as long as reading tens of them.
 const flushed = 64
 
-// admit begins to read units that have no slot, as long as there are slots for them. A prompt reads only so many units
-// before it has computed and released some, so that the next layers' units keep their slots.
+// admit begins to read units without a slot, as long as there are slots for them. A prompt reads a limited number of
+// units before it has computed and released some, so that the next layers' units keep their slots.
 func (s *store) admit() {
 	defer s.flush()
 	most := len(s.units)
@@ -366,7 +367,7 @@ func (s *store) admit() {
 var errNoSlot = errors.New("RAM has no room for another unit of the model; give more memory")
 
 // take waits until the unit at place at of begin's units is in RAM. It returns how many consecutive units from there on
-// are in RAM: at least so many as least says, unless there are no slots for them.
+// are in RAM. They are at least least, unless there are no slots for them.
 func (s *store) take(at, least int) (n int, err error) {
 	for !s.held[at] {
 		if s.failed != nil {
@@ -450,7 +451,7 @@ func (s *store) giveUp(at int) bool {
 	return false
 }
 
-// release says that n units from place at on have been computed.
+// release releases n units from place at on, which have been computed.
 func (s *store) release(at, n int) {
 	for i := at; i < at+n; i++ {
 		s.done[i] = true
@@ -464,7 +465,7 @@ func (s *store) release(at, n int) {
 	}
 }
 
-// let ends the use of a unit by so many tokens.
+// let ends the use of a unit by uses tokens.
 func (s *store) let(b *bundle, unit, uses int32) {
 	if n := b.first + unit; b.fresh[unit] && s.tokens > compute.FewTokens {
 		b.class.cache.Pass(n, int(uses))
@@ -474,8 +475,9 @@ func (s *store) let(b *bundle, unit, uses int32) {
 	b.fresh[unit] = false
 }
 
-// abandon ends an operation that failed before it computed the unit at place at. It waits for the reads of its units, so
-// that no slot is written to later, and their errors are this operation's. A later one that needs a unit reads it again.
+// abandon ends an operation that failed before it computed the unit at place at. It waits for the reads of its units,
+// so that no slot is written to later; their errors belong to this operation. A later operation that needs a unit reads
+// it again.
 func (s *store) abandon(at int) {
 	for slices.ContainsFunc(s.units[at:], func(u int32) bool { l := s.b.loads[u]; return l != nil && !l.guess }) {
 		s.await(1)
@@ -491,7 +493,7 @@ func (s *store) count(b *bundle, units, uses []int32) {
 	}
 }
 
-// slot returns where a unit in RAM is.
+// slot returns the slot of a unit in RAM.
 func (b *bundle) slot(unit int32) int32 { return b.class.cache.Slot(b.first + unit) }
 
 // close ends all reads.

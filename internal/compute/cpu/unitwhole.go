@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// wholePiece is what is read at a time of a whole layer, at most. [bytes]
+	// wholePiece is the most bytes of a whole layer that are read at a time.
 	wholePiece = 1 << 20
 	// wholeGap is the largest gap of neurons in RAM that is read rather than left out. [bytes]
 	wholeGap = 64 << 10
@@ -24,16 +24,16 @@ const (
 	wholeShare = 8
 )
 
-// wholeLayer is memory for all rows of a layer of neurons in their order, for steps that need many: rows in slots are
-// copied from there, the others are read in the file's order. Rows never change, so what it holds stays right.
+// wholeLayer is memory for all rows of a layer of neurons in order, for steps that need many. Rows in slots are copied
+// from there; the others are read in the file's order. Rows never change, so they stay valid.
 type wholeLayer struct {
 	s    *store
 	at   int // among the store's whole layers
 	data []byte
-	b    *bundle // it holds the rows of this one, or they are on their way; nil: of none
+	b    *bundle // the bundle with rows here, or with rows on their way; nil: none
 
 	reads   []*wholeRead
-	used    int // of them
+	used    int // reads in use
 	under   sync.WaitGroup
 	failed  atomic.Pointer[error]
 	absent  []bool // [units] in the file's order: they are read
@@ -44,7 +44,7 @@ type wholeLayer struct {
 type wholeRead struct {
 	disk.Piece
 	span     *span
-	first, n int // of the units as the file has them
+	first, n int // the units, in the file's order
 	src      compute.Source
 }
 
@@ -54,7 +54,7 @@ type rowCopies struct {
 	fn func(chunk, worker int)
 }
 
-// wholeBytes returns what all rows of b take in RAM.
+// wholeBytes returns the bytes of all rows of b in RAM.
 func (b *bundle) wholeBytes() (n int64) {
 	for _, p := range b.parts {
 		n += wholePart(p, b.units)
@@ -62,13 +62,13 @@ func (b *bundle) wholeBytes() (n int64) {
 	return n
 }
 
-// wholePart returns what all rows of a part take, so that the next begins a cache line.
+// wholePart returns the bytes of all rows of a part, rounded up so that the next part begins at a cache line.
 func wholePart(p *part, units int) int64 {
 	return (int64(p.size)*int64(units) + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// addWholes makes room for whole layers where there are neurons on disk: one, or two where they take little of the
-// memory, so that one is read while the other is computed. What is left is for slots.
+// addWholes allocates whole layers if there are neurons on disk: two if they take little of the memory, so that one is
+// read while the other is computed, else one. The rest is for slots.
 func (s *store) addWholes(d *Device) error {
 	s.forSlots = s.budget
 	largest := int64(0)
@@ -133,7 +133,7 @@ func (b *bundle) unitAt(i int) (unit int32, place int64) {
 	return unit, int64(b.parts[0].order[unit])
 }
 
-// wholeOf returns b's parts with all rows in their order. ahead says that the next layer will be needed as a whole, too.
+// wholeOf returns b's parts with all rows in order. ahead: the next layer will be needed as a whole, too.
 func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
 	s := d.units
 	y := s.wholeFor(b)
@@ -178,7 +178,7 @@ func (y *wholeLayer) wait() error {
 	return nil
 }
 
-// read begins to read b's rows, and copies those that are in slots.
+// read begins to read b's rows, and copies rows that are in slots.
 func (y *wholeLayer) read(d *Device, b *bundle) {
 	y.under.Wait()
 	y.failed.Store(nil)
@@ -205,7 +205,7 @@ func (y *wholeLayer) read(d *Device, b *bundle) {
 	d.pool.Run((len(y.present)+wholeCopy-1)/wholeCopy, y.s.copies.fn)
 }
 
-// readSpan begins to read what is absent of a span.
+// readSpan begins to read the absent rows of a span.
 func (y *wholeLayer) readSpan(b *bundle, of *span) {
 	absent := y.absent[:b.units]
 	for i := 0; i < b.units; i++ {
@@ -245,7 +245,7 @@ func (y *wholeLayer) newRead() *wholeRead {
 	return y.reads[y.used-1]
 }
 
-// arrive packs the rows that were absent of what was read. It runs on a goroutine of the reader.
+// arrive packs the absent rows of a read. It runs on a goroutine of the reader.
 func (y *wholeLayer) arrive(r *wholeRead, data []byte, err error) {
 	defer y.under.Done()
 	if err != nil {
