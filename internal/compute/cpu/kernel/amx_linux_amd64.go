@@ -2,7 +2,7 @@ package kernel
 
 import "golang.org/x/sys/unix"
 
-// Of arch_prctl, which asks for parts of a processor's state that a process does not have otherwise.
+// Arguments of arch_prctl, with which a process requests optional processor state.
 const (
 	requestState = 0x1023
 	tileData     = 18

@@ -54,7 +54,7 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
-	k.types = generic().types // of types that have no assembly
+	k.types = generic().types // for types that have no assembly
 	k.types[quant.Q4_0] = tiles{block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2}
 	k.types[quant.Q8_0] = tiles{block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2}
 	k.types[quant.Q4_K] = tiles{each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
@@ -82,9 +82,9 @@ func avx2() *Kernels {
 	return k
 }
 
-// avxVNNI is for processors with AVX-VNNI and without AVX-512, as client processors of Intel are from Alder Lake on:
-// VPDPBUSD in the panels of prompts. What one token needs is bound by memory and stays AVX2's, and so do types whose
-// half-blocks have scales.
+// avxVNNI is for processors with AVX-VNNI and without AVX-512, such as Intel's client processors from Alder Lake on. It
+// uses VPDPBUSD in the panels of prompts. Products of one token are bound by memory, so they stay AVX2's, as do types
+// with scales of half-blocks.
 func avxVNNI() *Kernels {
 	k, wide := avx2(), vnni()
 	k.Name = "AVX-VNNI"
@@ -192,8 +192,8 @@ func vnni() *Kernels {
 	return k
 }
 
-// pairPiece is the number of bytes of a row that lie beside those of another, so that one 512-bit vector holds the same
-// place of two rows.
+// pairPiece is the number of bytes of a row that alternate with the other row's in a pair, so that one 512-bit vector
+// holds the same place of two rows.
 const pairPiece = 32
 
 // panels notes how large a panel's superblocks are.
@@ -205,7 +205,7 @@ func (k *Kernels) panels(avx2 bool) {
 	}
 }
 
-// bf16 is for processors with AVX512_BF16 too, Zen 4 and Cooper Lake the first of them.
+// bf16 is for processors with AVX512_BF16, too, such as Zen 4 and Cooper Lake.
 func bf16() *Kernels {
 	k := vnni()
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()

@@ -10,7 +10,7 @@ import (
 
 // Types with parts are packed by their forms, four codes at a time.
 
-// smallBlocks is the number of 32 elements in a block of the types whose scales are SmallFloats.
+// smallBlocks is the number of 32 elements in a block of types with SmallFloats as scales.
 const smallBlocks = 2
 
 // low2 is the lowest two bits of every byte.
@@ -31,7 +31,8 @@ func packParts(t quant.Type, out, file []byte) {
 	}
 }
 
-// packScales packs the scales of a superblock, or of its block b where blocks are smaller, of so many 32 elements.
+// packScales packs the scales of a superblock, or of its block b if blocks are smaller. blocks is the number of 32
+// elements.
 func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, b, blocks int) {
 	switch form {
 	case quant.BlockScale:

@@ -8,12 +8,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A matrix unit that multiplies tiles of BF16 computes prompts' products. Weights of quantised types and BF16, and their
-// activations, are rounded to it: rounding an activation to BF16 loses less than rounding it to int8 in blocks does,
-// and sums stay in the tiles, for nothing is scaled between. F16 weights and their activations are two terms, of which
-// three products are added: what is left out is about 2⁻¹⁶ of a product. Sums are float32 in the order of
-// dotTilesGeneric, another order than that of single tokens, and all rows of prompts are computed so: a row's bytes do
-// not depend on what else is in the step.
+// A matrix unit that multiplies tiles of BF16 computes prompts' products. Weights of quantised types and BF16, and
+// their activations, are rounded to BF16. Rounding an activation to BF16 loses less than rounding it to int8 in blocks,
+// and sums stay in the tiles, because there is no scaling in between. F16 weights and their activations are two terms.
+// Three of the terms' products are added; the rest is about 2⁻¹⁶ of a product. Sums are float32 in the order of
+// dotTilesGeneric. Single tokens have another order. All rows of prompts are computed in this way, so a row's bytes do
+// not depend on the other rows of the step.
 //
 // Rows are expanded to tiles once for all tokens of a step, a part of the columns at a time, and stay in the
 // second-level cache while the tokens' tiles pass over them.
@@ -22,16 +22,17 @@ import (
 type promptTiles struct {
 	product [2]promptProduct // for one tile of tokens, or two
 	terms   int
-	// fill makes tiles of n groups of some rows of floats. Of quantised types panel makes those of layout.MatrixRows
+	// fill makes tiles of n groups of some rows of floats. For quantised types, panel makes tiles of layout.MatrixRows
 	// rows of a panel.
 	fill  func(dst *byte, step uintptr, w *byte, rowBytes, n, rows uintptr)
 	panel func(dst *byte, step uintptr, panel *byte, pairBytes, superBytes, n uintptr, offset float32, form uintptr)
-	form  uintptr // of panels
+	form  uintptr // form of panels
 	// rows makes tiles of n superblocks of some packed rows of types that have it; panel is for the others.
 	rows func(dst *byte, step uintptr, w *byte, rowBytes, n, rows, ahead uintptr)
 }
 
-// promptProduct adds n groups' products of so many blocks of pairRows rows to sums, and asks for a line at ahead for each.
+// promptProduct adds n groups' products of blocks·pairRows rows to sums, and prefetches a line from ahead on for each
+// group.
 type promptProduct func(sums *float32, w *byte, n uintptr, x *byte, blocks, part uintptr, ahead *byte, aheadStep uintptr)
 
 // matrixUnit is what all types' products by a matrix unit have.
@@ -41,8 +42,9 @@ type matrixUnit struct {
 	split  func(dst *byte, term uintptr, x *float32, n uintptr)           // makes two terms of n groups
 	pairs  func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr) // makes tiles of tokens' rows
 
-	// Of attention in terms: attention computes n groups of pairRows rows, for one tile of tokens or two; terms writes x as
-	// layout.ActTerms rows of BF16; weigh writes e^(s-m) of n groups of scores so, and returns their sum.
+	// Kernels of attention in terms: attention computes n groups of pairRows rows, for one tile of tokens or two; terms
+	// writes x as layout.ActTerms rows of BF16; weigh writes e^(s-m) of n groups of scores as terms, and returns their
+	// sum.
 	attention [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
 	terms     func(dst []byte, x []float32)
 	weigh     func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
@@ -71,7 +73,7 @@ type promptScratch struct {
 	tiles [promptRoom]byte
 	sums  [promptMost * promptTokens]float32
 	panel [layout.MatrixRows * promptSupers * panelSuper / 2]byte
-	rows  [layout.MatrixRows * promptLine]byte // of activations on their way into tiles
+	rows  [layout.MatrixRows * promptLine]byte // activations before they become tiles
 }
 
 // promptLine is the distance of such rows: a part's terms, and a line, lest they share sets of the first-level cache.
@@ -86,7 +88,7 @@ func newPromptScratch() *promptScratch {
 // HasMatrix reports whether prompts go by a matrix unit.
 func (k *Kernels) HasMatrix() bool { return k.unit != nil }
 
-// groups returns the groups of a row of cols elements in form f, of which the last may be padded.
+// groups returns the groups of a row of cols elements in form f. The last one may be padded.
 func (f Form) groups(cols int) int {
 	if f == SuperTiles {
 		return Super(cols) * quant.QKK / bf16Group
@@ -102,25 +104,25 @@ func (f Form) terms() int {
 	return 1
 }
 
-// Tiled reports whether activations in form f lie in tiles of TileTokens tokens. Two tiles lie together, but for a last
-// one alone. ActRow is then a token's share.
+// Tiled reports whether activations in form f are in tiles of TileTokens tokens. Two tiles are stored together; a last
+// one may be alone. ActRow is then a token's share.
 func (f Form) Tiled() bool { return f == Tiles || f == SuperTiles || f == TermTiles }
 
 // TileTokens are the tokens of a tile. Products begin at a multiple of twice as many.
 const TileTokens = layout.MatrixTokens
 
-// TiledBytes returns the bytes that so many tokens' activations take in tiles of form f.
+// TiledBytes returns the size of this many tokens' activations in tiles of form f.
 func (f Form) TiledBytes(cols, tokens int) int {
 	return (tokens + TileTokens - 1) / TileTokens * TileTokens * f.ActRow(cols)
 }
 
-// Tile makes tile number i of tokens' activations, of which there are so many, in dst [f.TiledBytes(cols, tokens)]. Token
-// 16i+j is row rows[j] of x.
+// Tile makes tile number i of the activations of this many tokens, in dst [f.TiledBytes(cols, tokens)]. Token 16i+j is
+// row rows[j] of x.
 func (k *Kernels) Tile(f Form, dst []byte, cols, tokens, i int, x []float32, rows *[TileTokens]int32) {
 	s := k.prompts.Get().(*promptScratch)
 	defer k.prompts.Put(s)
 	terms, groups := f.terms(), f.groups(cols)
-	tiles := min(2, (tokens+TileTokens-1)/TileTokens-i&^1) // that lie together
+	tiles := min(2, (tokens+TileTokens-1)/TileTokens-i&^1) // that are stored together
 	dst = dst[i&^1*TileTokens*f.ActRow(cols)+i&1*layout.PairTile:]
 	step := tiles * terms * layout.PairTile
 	for from := 0; from < groups; from += promptGroups {
@@ -135,7 +137,7 @@ func (k *Kernels) Tile(f Form, dst []byte, cols, tokens, i int, x []float32, row
 	}
 }
 
-// tileRow writes n groups of a row of activations, of which x may lack some at the end, as terms.
+// tileRow writes n groups of a row of activations as terms. x may be shorter; the rest is zero.
 func (k *Kernels) tileRow(f Form, dst []byte, x []float32, n int) {
 	unit := bf16Group
 	if f == SuperTiles {
@@ -231,7 +233,7 @@ func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int
 	pair := promptSupers * superBytes
 	for at := 0; at < n; at += promptSupers * perSuper {
 		supers := min(promptSupers, (n-at)/perSuper)
-		for i := 0; i < layout.MatrixRows; i += 2 { // of rows past the last, that one
+		for i := 0; i < layout.MatrixRows; i += 2 { // rows past the last are the last row
 			place := func(i int) *byte {
 				return (*byte)(unsafe.Add(c.w, (first+min(i, rows-1))*c.rowBytes+(from+at)/perSuper*c.step))
 			}
@@ -243,8 +245,8 @@ func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int
 	}
 }
 
-// multiplyTiles adds the part of the columns that begins with group from, whose tiles s holds, to the sums of rows
-// [first, first+rows) and of so many tokens from token t on. After the last part it writes those to their place.
+// multiplyTiles adds the part of the columns that begins with group from to the sums of rows [first, first+rows), for
+// this many tokens from token t on. s holds the part's tiles. After the last part it writes the sums to the output.
 func (c *call) multiplyTiles(k *Kernels, s *promptScratch, first, rows, t, tokens, from int, f *fetching) {
 	m, n := &c.m.prompt, min(promptGroups, c.n-from)
 	blocks, part := (rows+pairRows-1)/pairRows, uintptr(0)
@@ -270,7 +272,7 @@ func (c *call) multiplyTiles(k *Kernels, s *promptScratch, first, rows, t, token
 	}
 }
 
-// turnSums writes sums of rows [first, first+rows) and of so many tokens from token t on to the output.
+// turnSums writes sums of rows [first, first+rows), for this many tokens from token t on, to the output.
 func (c *call) turnSums(k *Kernels, s *promptScratch, sums []float32, first, rows, t, tokens, tiles int) {
 	step := tiles * layout.PairTile
 	whole := rows / layout.MatrixRows
@@ -304,7 +306,7 @@ func turnSumsGeneric(out []float32, outStride int, sums []float32, sumStep, n, t
 	}
 }
 
-// splitTerms returns x as so many terms of BF16.
+// splitTerms returns x as this many terms of BF16.
 func splitTerms(x []float32, terms int) [][]uint16 {
 	size := bf16Acts(len(x))
 	b, list := make([]byte, terms*size), make([][]uint16, terms)
@@ -332,13 +334,14 @@ func tileValues(t quant.Type, dst *[quant.QKK]float32, row []byte, s int) {
 	}
 }
 
-// dotTilesGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after
-// product of terms, the sum of the even elements and that of the odd ones, each from zero, are added to the result.
+// dotTilesGeneric returns the product of n groups of a row's terms and an activation's. For each group and each product
+// of terms, it adds two sums to the result: the sum over even elements and the sum over odd ones, each starting from
+// zero.
 func dotTilesGeneric(w, x [][]uint16, n int) (sum float32) {
 	return dotGroups(tileProducts[len(w)], w, x, n)
 }
 
-// inTiles returns x, whose last superblock is padded with zeros, in the order of quantised types' tiles.
+// inTiles returns x in the order of quantised types' tiles, with its last superblock padded with zeros.
 func inTiles(x []float32) []float32 {
 	out := make([]float32, Super(len(x))*quant.QKK)
 	for i, v := range x {
