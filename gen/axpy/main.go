@@ -131,7 +131,7 @@ func (k *adder) prefetch() {
 	JNZ(LabelRef("fetch"))
 }
 
-// product leaves row r's coefficient times its block scale after p.
+// product leaves in v the coefficient times the block scale of row r after p.
 func (k *adder) product(p, c reg.Register, r int, v, tmp reg.VecPhysical) {
 	q := GP64()
 	MOVQ(Mem{Base: p, Disp: 8 * r}, q)
@@ -140,8 +140,8 @@ func (k *adder) product(p, c reg.Register, r int, v, tmp reg.VecPhysical) {
 	VMULPS(v, tmp, v)
 }
 
-// products leaves in Y1 the inverse of the scales that make a block's largest coefficient 127. Blocks with a largest
-// product below 2^-100 add nothing.
+// products stores the scales with which a block's largest product becomes 127, and leaves their inverse in Y1. Blocks
+// with a largest product below 2^-100 add nothing.
 func (k *adder) products() {
 	left, p, c := GP64(), GP64(), GP64()
 	most, v, w := reg.Y0, reg.Y2, reg.Y3

@@ -11,7 +11,7 @@ import (
 // element is a type of the cache that kernels read without decoding it first.
 type element struct {
 	suffix   string                                   // suffix of the function's name
-	elements int                                      // that a step takes of a row: 8, or 32 of types with blocks
+	elements int                                      // elements of a row that a step takes: 8, or 32 for types with blocks
 	bytes    int                                      // bytes of these elements
 	load     func(from Mem, to reg.VecVirtual)        // as many elements as lanes: eight, or sixteen
 	twice    func(from Mem, to reg.VecVirtual)        // eight elements, in both halves of a 512-bit vector
