@@ -94,7 +94,8 @@ func (c *Check) chosen(names string) ([]int, error) {
 	return some, nil
 }
 
-// Run runs the chosen parts, also after one failed, and writes report.md. The error joins those of the parts.
+// Run runs the chosen parts and writes report.md. After a part fails it goes on with the next. The error joins the
+// parts' errors.
 func (c *Check) Run(ctx context.Context) error {
 	var failed []error
 	for _, i := range c.some {

@@ -168,7 +168,7 @@ func anything(models []string, rng *rand.Rand) (path string, body []byte, good b
 	r.body["model"] = model
 	text, err := json.Marshal(r.body)
 	if err != nil {
-		panic(err) // of texts and numbers only
+		panic(err) // it holds texts and numbers only
 	}
 	if rng.IntN(6) > 0 {
 		return r.path, text, true

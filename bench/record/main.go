@@ -88,7 +88,7 @@ func take(ctx context.Context, c *cli.Command) error {
 	return r.write(c.String("out"))
 }
 
-// filter returns the elements of list whose names contain words.
+// filter returns the elements of list with names that contain words.
 func filter[T any](list []T, name func(T) string, words string) []T {
 	var kept []T
 	for _, v := range list {
