@@ -20,7 +20,7 @@ type kit struct {
 	err     error
 
 	copies   int
-	bytes    int64   // bytes that a call reads
+	bytes    int64   // of all weights made so far
 	flops    float64 // operations of a call of each copy
 	counts   []*compute.NeuronCount
 	counting bool // a run counts what is read, which takes time

@@ -22,7 +22,7 @@ type subject struct {
 	env         []string
 	version     string // first line of powerinfer version
 	sum         string // hash of the binary
-	driver      string // version of lavapipe's driver; empty: there is none
+	driver      string // lavapipe's name and driver; empty: there is none
 }
 
 func newSubject(ctx context.Context, binary string) (*subject, error) {
