@@ -13,8 +13,8 @@ func expects(c *cli.Command) bool {
 	return c.Bool("verbose") || screen.Err.IsTerminal()
 }
 
-// expect has o tell on standard error what loading a model takes of memory, and how long generating so many tokens will
-// then take; 0: their number is not known.
+// expect makes o report on standard error how much memory loading a model takes, and how long generating this many
+// tokens will take; 0: their number is not known.
 func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	if !expects(c) {
 		return

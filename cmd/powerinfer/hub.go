@@ -64,8 +64,8 @@ func hubModel(text string) (hub.Name, error) {
 	return n, err
 }
 
-// fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m
-// and -md.
+// fetched returns an action that first downloads the models of -hf and -hfd to the cache, makes them the models of -m
+// and -md, and then does action.
 func fetched(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("list-devices") {

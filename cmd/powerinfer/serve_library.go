@@ -24,8 +24,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// several reports whether the flags ask for a server of several models: those of a folder and of the cache, or of the
-// cache alone.
+// several reports whether the flags ask for a server of several models: the models of a folder and of the cache, or of
+// the cache alone.
 func several(c *cli.Command) bool {
 	return c.String("models-dir") != "" || c.String("model") == "" && !c.IsSet("hf-repo") && (c.IsSet("models-max") || c.Bool("no-models-autoload"))
 }

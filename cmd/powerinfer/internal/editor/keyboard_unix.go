@@ -15,9 +15,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither
-// shown in the middle of the answer nor edited or cut by the kernel, whose lines end at 4,095 bytes. It waits for the
-// next prompt. Ctrl-C and Ctrl-Z act at once, and drop nothing of it.
+// keyboard handles a terminal's input while an answer is written and nobody reads the input. What the user types then
+// is not shown in the middle of the answer. The kernel does not edit it either, nor cut it (its lines end at 4,095
+// bytes). It waits for the next prompt. Ctrl-C and Ctrl-Z act at once, and drop none of it.
 type keyboard struct {
 	fd      int
 	before  *unix.Termios
