@@ -113,7 +113,7 @@ func TestPictures(t *testing.T) {
 				}
 				most := 1e-4
 				if strings.HasSuffix(c.Name, "bf16") || strings.HasSuffix(c.Name, "q8_0") {
-					most = 1e-2 // the processor rounds what it multiplies with a tower's matrices of these types
+					most = 1e-2 // the processor rounds the operands of products with a tower's matrices of these types
 				}
 				if d := visiontest.Summarize(s.logits).Distance(want); d > most {
 					t.Errorf("picture %s: distance %.2g", p.Name, d)
