@@ -59,7 +59,7 @@ type goldenRow struct {
 	Largest float64   `json:"largest"`
 }
 
-// goldenTolerance is the largest difference of a logit to a peer's, as a share of the logit with the largest magnitude.
+// tolerance returns the largest difference of a logit to a peer's, as a share of the logit with the largest magnitude.
 // The peer itself differs from the exact result by as much: its keys, values and scores are halves, its exponentials
 // come from tables of halves, and it rounds activations to the weights' precision. The observed differences are half of
 // these.
