@@ -2,7 +2,7 @@ package powerinfer
 
 import "context"
 
-// SavedCache says what of a text SaveCache wrote or RestoreCache read.
+// SavedCache tells how much of a text SaveCache wrote or RestoreCache read.
 type SavedCache struct {
 	Tokens []int32 // the beginning of the text with keys and values that the file holds, or the model now has
 	Bytes  int64   // size of the file

@@ -204,7 +204,7 @@ type question struct {
 	mark    string         // in prompt, of each picture
 	shown   []*Picture     // in the order of their marks
 	format  *answer.Format // format of the answer
-	told    []answer.Tool  // tools that the model is told
+	told    []answer.Tool  // tools that the prompt describes
 	allowed []answer.Tool  // tools of these that it may call
 	choice  *Conversation
 	goesOn  bool // the answer continues the last message

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Info says what a model is.
+// Info describes a model.
 type Info struct {
 	Path         string // path of the file, or the name given to OpenBytes
 	Draft        string // the file of what drafts tokens for the model; empty: no other file does
@@ -28,7 +28,7 @@ type Info struct {
 	ExpertsUsed  int   // by a token in such a layer
 	Heads        int   // heads of attention, in the layer that has most
 	KVHeads      int   // heads of keys and values, in the layer that has most
-	HeadSize     int   // elements of a head's key, likewise
+	HeadSize     int   // elements of a head's key, in the layer that has most heads
 	Vocabulary   int   // tokens
 	Trained      int   // tokens of context that the model was trained for
 	Context      int   // tokens of context that are open
@@ -83,7 +83,7 @@ type GPU struct {
 type Layer struct {
 	GPU       int  // number among Plan.GPUs; -1: all of the layer is in RAM
 	Attention bool // attention and its KV cache are on the GPU
-	Predictor bool // so is the predictor
+	Predictor bool // the predictor is on the GPU, too
 	Hot       int  // neurons [0, Hot) are on the GPU, the others in RAM
 }
 

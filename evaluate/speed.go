@@ -19,7 +19,7 @@ type Benchmark struct {
 	Sequences int     // that are read at a time, then continued at a time, by RunTogether; 0: 1
 	Tokens    []int32 // the text, from its beginning again where it ends; nil: random tokens, which leave fewer neurons at zero than a text does
 
-	Progress func(done, total int) // is told of the runs done; may be nil
+	Progress func(done, total int) // called with the number of runs done; may be nil
 }
 
 // Timing is the result of a benchmark.

@@ -1,5 +1,5 @@
 // Package evaluate measures models: how well they predict a text, how far they are from each other, what they score in
-// published tasks, and how fast they are. The programs that a task has a model write run in a sandbox.
+// published tasks, and how fast they are. The programs that a model writes for a task run in a sandbox.
 package evaluate
 
 import (
@@ -24,15 +24,15 @@ type PerplexityOptions struct {
 	Window  int    // tokens of a window; its second half is predicted; 0: 512
 	Windows int    // to evaluate at most; 0: all
 	Stride  int    // tokens from one window to the next, and tokens of a window that are predicted; 0: Window
-	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of
-	// Windows at most, each document has its first ones. It does not go with Stride.
+	// ByDocument makes windows begin and end with the documents of the text, and orders them as sweeps read them. With
+	// Windows set, each document has its first ones. It cannot be combined with Stride.
 	ByDocument bool
 	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
 	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
 	// is short; may be nil.
 	Expect   func(windows int, whole time.Duration)
-	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
+	Progress func(done, total int, soFar float64) // called with the number of windows done and the estimate so far; may be nil
 }
 
 // Estimate is a perplexity: e to the mean negative logarithm of the probability of each next token.

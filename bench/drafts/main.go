@@ -142,7 +142,7 @@ func tokens(c *cli.Command, f *gguf.File) (prompt, text []int32, err error) {
 // dictation is a sampler that chooses a given text's tokens.
 type dictation struct {
 	text   []int32
-	prompt int // tokens that Accept is told of before them
+	prompt int // tokens of the prompt, for which Accept is called before the text's
 	at     int
 }
 

@@ -193,7 +193,7 @@ func (k *kit) products(shapes [][2]int) func(compute.Verbs) {
 	return func(v compute.Verbs) { v.MatMul(x, p) }
 }
 
-// layer returns a dense layer as a model computes it, but for attention itself.
+// layer returns a dense layer as a model computes it, without attention itself.
 func (k *kit) layer(s dims) func(compute.Verbs) {
 	k.chained = true
 	x, norm := k.input(s.embd), k.ones(s.embd)

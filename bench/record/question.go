@@ -14,7 +14,7 @@ import (
 type question struct {
 	name  string
 	model *model // nil: none is needed
-	same  string // name of an earlier question that should have the same answer; it is pointed to if it has
+	same  string // name of an earlier question that should have the same answer; if it does, the record names it instead of the answer
 	ask   func(ctx context.Context, s *subject) (string, error)
 }
 

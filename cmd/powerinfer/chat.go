@@ -53,7 +53,7 @@ type talk struct {
 	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
 	keep        int                  // tokens of a prompt that a shift of the context leaves
 	attached    string               // by /read, to the next message
-	pictures    []attachment.Picture // by /image, likewise
+	pictures    []attachment.Picture // by /image, to the next message
 
 	load            time.Duration // time to load the model
 	answers, tokens int           // so far
@@ -140,7 +140,7 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	return t, t.openModel(ctx)
 }
 
-// openModel opens the model that -m names, with its template and what it says of sampling.
+// openModel opens the model that -m names, with its template and its settings for sampling.
 func (t *talk) openModel(ctx context.Context) error {
 	begin := time.Now()
 	template, err := modelTemplate(t.command)
@@ -164,7 +164,7 @@ func (t *talk) openModel(ctx context.Context) error {
 	return nil
 }
 
-// greet says what the user talks with.
+// greet tells the user which model answers.
 func (t *talk) greet() {
 	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()

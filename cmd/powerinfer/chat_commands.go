@@ -220,7 +220,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 // recalled is the number of a loaded conversation's last messages that /load shows.
 const recalled = 2
 
-// recall says what the conversation is, and shows its last question and answer.
+// recall describes the conversation, and shows its last question and answer.
 func (t *talk) recall() {
 	n := len(t.said.Messages)
 	earlier := ""
@@ -280,7 +280,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 	return closed
 }
 
-// describeModel says what the user talks with.
+// describeModel tells the user which model answers.
 func (t *talk) describeModel() {
 	i := t.model.Info()
 	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", screen.Plain(i.Name), i.Type, quantity.MiB(i.Bytes), quantity.Of(i.Context, "token"), t.model.Device())

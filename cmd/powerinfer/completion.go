@@ -39,7 +39,7 @@ var completionShells = []string{"bash", "zsh", "fish"}
 // completeName is the hidden command that scripts call.
 const completeName = "__complete"
 
-// Lines by which a script is told to complete names by itself.
+// Lines in a completion's output that make the script complete names by itself.
 const (
 	fileNames   = ":files"
 	folderNames = ":folders"

@@ -21,7 +21,7 @@ func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	}
 	last := ""
 	o.Expect = func(m powerinfer.Memory, rate float64) {
-		if line := summary.Expectation(m, rate, tokens); line != last { // it is told again where a GPU fails
+		if line := summary.Expectation(m, rate, tokens); line != last { // the line changes when a GPU fails
 			last = line
 			screen.Note(line)
 		}

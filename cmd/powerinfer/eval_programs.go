@@ -62,7 +62,7 @@ func numbers(flag, list string) (all []int, err error) {
 	return all, nil
 }
 
-// evalPrograms has a model write programs, or takes given ones, and runs them where --execute asks for it.
+// evalPrograms makes a model write programs, or takes given ones, and runs them if --execute asks for it.
 func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	ks, err := numbers("pass-at", c.String("pass-at"))
 	if err != nil {
@@ -115,7 +115,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	return report.print(c.Bool("json"))
 }
 
-// writePrograms has the model write what is not written yet, and returns all.
+// writePrograms makes the model write the missing programs, and returns all.
 func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all []evaluate.TaskSample, run evaluate.TaskRun, err error) {
 	parallel, tries := c.Int("parallel"), c.Int("tries")
 	m, err := openEval(ctx, c, parallel, programContext(t, parallel, c.Int("n-predict")))

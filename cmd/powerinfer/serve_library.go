@@ -109,7 +109,7 @@ type modelOpener struct {
 	c       *cli.Command
 	session session.Options
 	model   server.ModelOptions
-	opened  func(*server.Model) // told of each model; nil: nobody is
+	opened  func(*server.Model) // called with each model; may be nil
 }
 
 // Need returns the memory that the model in a file would take.

@@ -114,8 +114,8 @@ func (c *Conversation) with(messages []chat.Message) []chat.Message {
 	return slices.Concat([]chat.Message{{Role: "system", Content: c.System}}, messages)
 }
 
-// LeaveOut has prompts leave out the oldest question that they still hold, and what answers it, and reports whether
-// there is a later one.
+// LeaveOut makes prompts leave out the oldest question that they still hold, and its answer. It reports whether there
+// is a later question.
 func (c *Conversation) LeaveOut() bool {
 	for i := c.Left + 1; i < len(c.Messages); i++ {
 		if c.Messages[i].Role == "user" {

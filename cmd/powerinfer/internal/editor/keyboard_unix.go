@@ -62,8 +62,8 @@ func (k *keyboard) hold() error {
 // has returned.
 const stopLimit = 200 * time.Millisecond
 
-// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on.
-// Where nobody could have it go on, because it was started without a shell, it does not stop.
+// suspend stops the program, as Ctrl-Z does, with the terminal in the shell's state, and calls resume when it
+// continues. If nobody could make it continue, because it was started without a shell, it does not stop.
 func (k *keyboard) suspend(resume func() error) error {
 	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
 		return resume()

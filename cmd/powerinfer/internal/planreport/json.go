@@ -54,8 +54,8 @@ type wayJSON struct {
 	ReadDisk     float64 `json:"read_disk"` // bytes read from disk, because the machine has too little RAM
 }
 
-// mtpJSON is the layer for multi-token prediction, where --spec-type has it guess, or a draft model that computes with the
-// model's states.
+// mtpJSON is the layer for multi-token prediction, if --spec-type makes it guess, or a draft model that computes with
+// the model's states.
 type mtpJSON struct {
 	GPU  int   `json:"gpu"` // -1: none
 	VRAM int64 `json:"vram"`

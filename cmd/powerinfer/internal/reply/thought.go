@@ -48,7 +48,7 @@ func (s *thought) write(text string) {
 // erased.
 func (s *thought) character(c string) {
 	most, width := s.width-screen.SpareColumns, 0
-	for _, r := range c { // as terminals have it that show each of an emoji's parts
+	for _, r := range c { // as in terminals that show each of an emoji's parts
 		width += uniseg.StringWidth(string(r))
 	}
 	if c == "\t" {

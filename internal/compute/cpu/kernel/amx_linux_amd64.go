@@ -8,7 +8,7 @@ const (
 	tileData     = 18
 )
 
-// allowTiles asks for AMX's state and reports whether the process has it.
+// allowTiles requests AMX's state and reports whether the process got it.
 func allowTiles() bool {
 	_, _, e := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestState, tileData, 0)
 	return e == 0

@@ -22,7 +22,7 @@ type KV struct {
 	Head    int             // this one
 	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
 	Scratch []float32       // [ScratchLen(Shape)]
-	Picks   Picks           // positions that are read in place of the sequence's; the zero value: those are
+	Picks   Picks           // positions that are read instead of the whole sequence; the zero value: the whole sequence
 }
 
 // Picks are positions of a sequence in ascending order. Those that a chunk reads are gathered from the cache's pages, so
@@ -320,7 +320,7 @@ func (w *walk) add(i int, s []float32, from, to int) {
 	}
 }
 
-// weigh turns query i's scores [from, to) into weights, and brings what it has summed so far to their maximum.
+// weigh turns query i's scores [from, to) into weights, and rescales its sums so far to the scores' maximum.
 func (w *walk) weigh(i int, s []float32, from, to int) {
 	if w.how.SoftCap > 0 {
 		SoftCap(s[from:to], w.how.SoftCap)

@@ -27,8 +27,8 @@ func (c *call) expanded(tokens int) bool {
 	return c.m.expanded() && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
 }
 
-// eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
-// are any, by tiles of some rows and one token.
+// eachRow computes the products of tokens with count rows by tiles of some rows and one token. The rows are those that
+// index lists; if it is nil, rows from row first on.
 func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index []int32, tokens int) {
 	p := expanding{call: *c, s: s, first: first, count: count, index: index, place: c.panelPlace()}
 	if c.m.pairRow != nil {
@@ -121,7 +121,8 @@ func (p *expanding) rows(out []float32, at, t, n int) {
 	}
 }
 
-// expand writes n superblocks of a row of a panel, or of the two rows of a pair, and asks for those at soon meanwhile.
+// expand writes n superblocks of a row of a panel, or of the two rows of a pair, and prefetches from soon and
+// soonSecond meanwhile.
 func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond uintptr) {
 	if c.m.expandPair != nil {
 		c.m.expandPair(dst, row, second, uintptr(n), soon, soonSecond)

@@ -20,8 +20,8 @@ type fileKernels struct {
 	scatter   scatterer
 }
 
-// takeFiles gives k kernels of rows as files have them, which come before those that it has. Far ones are usual where
-// activations leave the first-level cache.
+// takeFiles puts kernels of rows as files have them before those that k has. Far ones are usual where activations leave
+// the first-level cache.
 func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
 	near, far := "file-near-"+isa, "file-far-"+isa
 	for t, f := range kernels {

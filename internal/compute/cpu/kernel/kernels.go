@@ -32,7 +32,7 @@ type Kernels struct {
 	unpack [quant.Limit]unpacker        // by quant.Type
 	turn   [quant.Limit]turner          // by quant.Type of panels
 	choose [2]chooser                   // above, at least
-	fetch  func(p *byte, lines uintptr) // asks for lines of memory from p on
+	fetch  func(p *byte, lines uintptr) // prefetches lines of memory from p on
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].

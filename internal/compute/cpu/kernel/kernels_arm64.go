@@ -113,7 +113,7 @@ func mmla() *Kernels {
 	return k
 }
 
-// bf16 is for processors with BFDOT and BFMMLA, too, which those with SMMLA have.
+// bf16 is for processors with BFDOT and BFMMLA, too. Those with SMMLA have them.
 func bf16() *Kernels {
 	k := mmla()
 	k.Name, k.bfloat, k.round, k.exact = "NEON BF16", true, roundRowBF16, mmla()

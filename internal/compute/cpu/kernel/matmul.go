@@ -19,7 +19,7 @@ type tiles struct {
 	block  block // some rows and tokens of packed weights
 	few    few   // as many rows of packed weights and a few tokens
 	panel  block // some rows and tokens of a panel
-	each   block // some rows of a panel and one token: what a few tokens of types that have it go by, and one of rare types
+	each   block // some rows of a panel and one token: for a few tokens of types that have it, and for one token of rare types
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
 	// expandPair is expand for the two rows of a pair. It prefetches from two addresses, which may be past the end of

@@ -25,7 +25,7 @@ type pairVector struct {
 	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 }
 
-// pairAsks is the number of lines that products by vectors ask for in a group: one for every four pairs of elements.
+// pairAsks is the number of lines that products by vectors prefetch for a group: one for every four pairs of elements.
 const pairAsks = layout.PairTile / 64 / 4
 
 const (

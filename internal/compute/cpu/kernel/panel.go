@@ -156,7 +156,7 @@ const fetchLine = 64
 // spread divides the remaining lines among this many tiles.
 func (f *fetching) spread(tiles int) { f.step = (len(f.left)/fetchLine + tiles - 1) / tiles }
 
-// some asks for the next lines.
+// some prefetches the next lines.
 func (f *fetching) some() {
 	n := min(f.step, len(f.left)/fetchLine)
 	if n == 0 {

@@ -16,7 +16,7 @@ const smallBlocks = 2
 // low2 is the lowest two bits of every byte.
 const low2 = 0x03030303
 
-// packParts packs the blocks of a superblock, or those that there are of a row's last one.
+// packParts packs the blocks of a superblock. The last superblock of a row may have fewer blocks.
 func packParts(t quant.Type, out, file []byte) {
 	at, traits, size := layout.Of(t), t.Traits(), t.BlockBytes()
 	blocks := t.BlockElems() / quant.QK

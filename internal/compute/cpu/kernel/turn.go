@@ -159,8 +159,7 @@ func interleave(a, b, c, d uint64) (first, second, third, fourth uint64) {
 	return first, ab&low | cd<<16&^low, third, ab>>16&low | cd&^low
 }
 
-// putQuad writes the lower halves of four words to rows that follow one another, the upper ones to those 32 rows
-// further on.
+// putQuad writes the lower halves of four words to consecutive rows, and the upper halves to the rows 32 further on.
 func putQuad(row unsafe.Pointer, stride uintptr, a, b, c, d uint64) {
 	next := unsafe.Add(row, GroupNeurons*stride)
 	*(*uint32)(row), *(*uint32)(next) = uint32(a), uint32(a>>32)
