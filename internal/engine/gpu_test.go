@@ -236,7 +236,7 @@ func TestSplitsOnGPU(t *testing.T) {
 	}
 }
 
-// eager has experts come to the GPU as soon as they are used more than others.
+// eager makes experts move to the GPU as soon as they are used more than others.
 func eager() hybrid.Slots {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0

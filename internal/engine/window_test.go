@@ -87,7 +87,8 @@ func TestWindowsFreePages(t *testing.T) {
 	}
 }
 
-// TestSavedWindows: a file has what the end of its text sees in layers with windows, and serves caches of both kinds.
+// TestSavedWindows: in layers with windows, a file has the positions that the end of its text sees. It serves caches of
+// both kinds.
 func TestSavedWindows(t *testing.T) {
 	first := openWindowed(t, engine.Options{})
 	rng := rand.New(rand.NewPCG(2, 0))

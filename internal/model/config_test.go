@@ -104,7 +104,7 @@ func TestAutoTrust(t *testing.T) {
 	}
 }
 
-// TestZeroIsNone: a file that says 0 of what it does not have is read as one without the key.
+// TestZeroIsNone: a file with 0 for a property that it does not have is read like a file without the key.
 func TestZeroIsNone(t *testing.T) {
 	zero := []any{uint32(0), int32(0), uint64(0), float32(0)}
 	for arch, keys := range map[string][]string{

@@ -41,8 +41,8 @@ func (m *messages) take() (all []string) {
 	return all
 }
 
-// deviceVariable is the environment variable that has the tests run on another device than lavapipe: a GPU, as
-// gpu-check has them do. There the validation layer may be missing.
+// deviceVariable is the environment variable that makes the tests run on another device than lavapipe: a GPU, as
+// gpu-check does. There the validation layer may be missing.
 const deviceVariable = "POWERINFER_TEST_DEVICE"
 
 // software opens lavapipe with the validation layer, or skips the test.

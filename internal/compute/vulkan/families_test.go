@@ -50,7 +50,7 @@ func (b budget) places(layers int) []compute.Place {
 	return append(places, compute.Place{Attention: b.head})
 }
 
-// eager has experts come to the GPU as soon as they are used more than others, between two steps.
+// eager makes experts move to the GPU as soon as they are used more than others, between two steps.
 func eager() hybrid.Slots {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0
