@@ -13,23 +13,23 @@ import (
 //	BlockScale     8 binary16 scales
 //	BlockMin       8 binary16 scales, 8 binary16 minima
 //	SixBits        d, dmin, 8×6 bits of scales, 8×6 bits of minima
-//	HalfBlocks     16 scales, two for each block; the unit lies at Unit
-//	ByteBlocks     8 scales; the unit lies at Unit
-//	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin lie at Unit
+//	HalfBlocks     16 scales, two for each block; the unit is at Unit
+//	ByteBlocks     8 scales; the unit is at Unit
+//	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin at Unit
 //	Exponents      8 exponents
-//	SuperScale     nothing; the scale lies at Unit
-//	SmallFloats    8 scales of blocks' first halves, 8 of second ones, which read as binary16 behind seven zero bits are 2^-7 of what they are
+//	SuperScale     nothing; the scale is at Unit
+//	SmallFloats    8 scales of blocks' first halves, 8 of second ones; read as binary16 after seven zero bits they are 2^-7 of their value
 //	               (ScaleShift); at Unit 2^7 times the factor as float32
 //
-// Eight blocks of 32 elements follow side by side: SIMD lane j belongs to block j.
+// Eight blocks of 32 elements are interleaved: SIMD lane j belongs to block j.
 //
 //	8 bits         8×32 bytes, as activations
 //	4 bits, more   4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and 4(v+4)… in its high ones;
 //	               then the bits above the fourth, at High
 //	2 bits, 3      2×32 bytes of the lower two bits, then the third, at High
 //
-// One bit above the others takes 32 bytes: dword j holds in its bytes' bits v those of elements 4v… of block j. Two
-// bits take 2×32 bytes: vector h's dword j holds in its bit pair f those of elements 4(2f+h)… of block j.
+// One bit above the others takes 32 bytes: bit v of dword j's bytes belongs to elements 4v… of block j. Two bits take
+// 2×32 bytes: bit pair f of the bytes of vector h's dword j belongs to elements 4(2f+h)… of block j.
 type Super struct {
 	Quants int
 	High   int // where the bits above begin
