@@ -1,7 +1,7 @@
-// Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses
-// of experts against ways to place them, with the very code that plans and decides when a model runs
-// (internal/placement, internal/residency), and prints what a token takes. Its command cache does so for the units of a
-// model that is larger than RAM, and prints which of them stay in RAM.
+// Command experts simulates which experts are on a GPU while text is generated. It replays recorded or synthetic uses of
+// experts against ways to place them, with the same code that plans and decides when a model runs (internal/placement,
+// internal/residency), and prints the time of a token. Its command cache does so for the units of a model that is larger
+// than RAM, and prints which of them stay in RAM.
 //
 //	go run ./bench/experts                                    # the table of docs/benchmarks/2026-11-experts-simulated.md
 //	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl

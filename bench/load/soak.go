@@ -92,7 +92,7 @@ func watch(ctx context.Context, s server, pid int, t *tally) {
 	}
 }
 
-// held says what the process holds: memory and open files as Linux tells them, and what the server's metrics tell of
+// held reports what the process holds: memory and open files from Linux, and what the server's metrics say about
 // itself.
 func held(s server, pid int) string {
 	var out []string

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 )
 
-// expects reports whether a command says what it will take: where somebody looks on, or asked for it.
+// expects reports whether a command says what it will take: if somebody watches, or asked for it.
 func expects(c *cli.Command) bool {
 	return c.Bool("verbose") || screen.Err.IsTerminal()
 }

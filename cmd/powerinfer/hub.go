@@ -210,8 +210,8 @@ func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(co
 	return m, err
 }
 
-// downloading shows the progress of a download of what the user called so, and says what an interruption leaves. In a
-// pipe it is a line at the beginning.
+// downloading shows the progress of a download, and says what an interruption leaves. called is the user's name for the
+// model. In a pipe it prints one line at the beginning.
 func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
 	var bar *progress.Bar

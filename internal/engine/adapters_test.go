@@ -188,7 +188,7 @@ func TestAdapterOfZeros(t *testing.T) {
 	}
 }
 
-// TestAdapterScalesOfRequests: requests with scales of their own, all at a time, say what each says alone.
+// TestAdapterScalesOfRequests: concurrent requests with different adapter scales give the same text as each alone.
 func TestAdapterScalesOfRequests(t *testing.T) {
 	base := synthtest.File(t, adaptedSpec())
 	l := newLora(t, base, 3, 8, 16, everyMatrix()...)

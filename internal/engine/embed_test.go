@@ -166,7 +166,8 @@ func TestEncoderOnGPU(t *testing.T) {
 	}
 }
 
-// TestTogether: short texts of an encoder share steps, and say what they say alone; so do longer ones that fill a step.
+// TestTogether: short texts of an encoder share steps, and give the same vectors as alone. So do longer texts that fill
+// a step.
 func TestTogether(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "nomic-bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
 	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64, UBatch: 64}})

@@ -226,8 +226,8 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	}
 }
 
-// TestFromDisk: a model with experts or neurons on the disk says what it says from memory. Neurons are read from a file of
-// their own, or from the model's where there cannot be one.
+// TestFromDisk: a model with experts or neurons on the disk gives the same text as from memory. Neurons are read from a
+// separate file, or from the model's if there cannot be one.
 func TestFromDisk(t *testing.T) {
 	testenv.Thorough(t)
 	experts := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}

@@ -137,8 +137,8 @@ func distance(a, b [][]float32) float64 {
 	return worst / top
 }
 
-// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as older ones are, says what a file with
-// the same elements by head does.
+// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as in older files, gives the logits of a
+// file with the same elements by head.
 func TestLatentOneTensor(t *testing.T) {
 	for typ, limit := range map[quant.Type]float64{ // limits as shares of the largest logit
 		quant.F32:  1e-5, // rounding of sums

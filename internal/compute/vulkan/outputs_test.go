@@ -24,7 +24,7 @@ var _ hybrid.Recorder = (*recorder)(nil)
 // outputsSeed is the seed of these tests' steps.
 const outputsSeed = 9
 
-// outputSteps returns steps of single tokens and prompts, of up to nine sequences, of which some rows have logits.
+// outputSteps returns steps of single tokens and prompts, of up to nine sequences. Some rows have logits.
 func outputSteps() (all []*compute.Params) {
 	group := &crowd{rng: rand.New(rand.NewPCG(outputsSeed, 0)), at: make([]int, 9)}
 	for _, n := range []struct{ decode, prompt, without int }{

@@ -133,8 +133,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWrongParams: what would be read from elsewhere is an error that says what is wrong, and the next step is none the
-// worse.
+// TestWrongParams: params that would read elsewhere give an error that names the fault, and the next step works.
 func TestWrongParams(t *testing.T) {
 	d := lent(t)
 	g := ground(t, d)

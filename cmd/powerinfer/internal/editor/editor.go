@@ -43,8 +43,8 @@ type Completion struct {
 	Words     []string
 }
 
-// Open returns a line editor on the terminal, which is its own until Close. complete says what a tab makes of a
-// line before the cursor. What is typed is kept in a file called history among the user's state.
+// Open returns a line editor on the terminal, which belongs to it until Close. complete returns what a tab turns a line
+// before the cursor into. The editor keeps typed lines in a file called history in the user's state folder.
 func Open(ctx context.Context, history string, complete func(line string) Completion) (*Editor, error) {
 	k, err := openKeyboard(int(os.Stdin.Fd()))
 	if err != nil {
