@@ -148,8 +148,8 @@ func TestDraftModelLeast(t *testing.T) {
 // cheapGuesses are times of steps with which guessing pays, however busy the machine is.
 var cheapGuesses = engine.StepTimes{Guess: time.Millisecond, Step: 10 * time.Millisecond, Token: time.Millisecond}
 
-// guessed holds that e generates the same logits with guesses of hot neurons and without, of its own text and of
-// another, and returns how many came.
+// guessed checks that e generates the same logits with guesses of hot neurons and without, for its own text and for
+// another, and returns how many guesses were accepted.
 func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	t.Helper()
 	prompt := e.Tokenizer().Encode("The old witch", true, true)

@@ -129,7 +129,7 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 	}
 }
 
-// counts holds that countingModel's guesses all come.
+// counts checks that all of countingModel's guesses are accepted.
 func counts(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	drafted, accepted := 0, 0

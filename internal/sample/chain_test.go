@@ -391,7 +391,7 @@ func TestDRYByHand(t *testing.T) {
 	}
 }
 
-// TestDRYIsBounded holds that a repetition of any length leaves finite logits.
+// TestDRYIsBounded checks that a repetition of any length leaves finite logits.
 func TestDRYIsBounded(t *testing.T) {
 	o := neutral()
 	o.DRY.Multiplier, o.DRY.Base, o.DRY.LastN = 100, 1e30, 1000
@@ -497,7 +497,7 @@ func zipfLimit(p []float64, mu float64) int {
 	return max(1, int(math.Pow(e*math.Pow(2, mu)/(1-math.Pow(float64(len(p)), -e)), 1/s)))
 }
 
-// TestMirostatTakesAnyLogits holds that no distribution is too narrow, flat or short for it.
+// TestMirostatTakesAnyLogits checks that no distribution is too narrow, flat or short for it.
 func TestMirostatTakesAnyLogits(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		o := DefaultOptions()
@@ -577,7 +577,7 @@ func TestChainNames(t *testing.T) {
 	}
 }
 
-// TestClonesGoOn holds that a clone of every chain goes on as its original.
+// TestClonesGoOn checks that a clone of every chain continues like its original.
 func TestClonesGoOn(t *testing.T) {
 	logits := headLogits(300)
 	for name, o := range settings(len(logits)) {
