@@ -215,8 +215,8 @@ const (
 
 // Defaults and bounds: each draft takes memory for rows of logits.
 const (
-	defaultSequences = 8  // Limits.Sequences
-	DefaultDrafts    = 16 // Drafts.Most
+	defaultSequences = 8  // the default of Limits.Sequences
+	DefaultDrafts    = 16 // the default of Drafts.Most
 	MostDrafts       = 64 // bounds Drafts.Most
 )
 
