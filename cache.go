@@ -2,10 +2,10 @@ package powerinfer
 
 import "context"
 
-// SavedCache says what of a text SaveCache wrote or RestoreCache read.
+// SavedCache tells how much of a text SaveCache wrote or RestoreCache read.
 type SavedCache struct {
-	Tokens []int32 // of the text's beginning whose keys and values the file holds, or the model now has
-	Bytes  int64   // of the file
+	Tokens []int32 // the beginning of the text with keys and values that the file holds, or the model now has
+	Bytes  int64   // size of the file
 }
 
 // SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that
@@ -16,9 +16,10 @@ func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most i
 	return SavedCache(s), tell(err)
 }
 
-// RestoreCache reads what SaveCache wrote with the same model. A generation whose prompt begins with the text then goes
-// on behind it, unless it is to be reproducible and the file comes from other devices. Where the context is shorter
-// than the text, its beginning is restored. A file of another model, or a damaged one, is refused.
+// RestoreCache reads a file that SaveCache wrote with the same model. A generation with a prompt that begins with the
+// text then continues after it, unless the generation must be reproducible and the file comes from other devices. If
+// the context is shorter than the text, RestoreCache restores the text's beginning. It refuses a file of another model,
+// or a damaged one.
 func (m *Model) RestoreCache(ctx context.Context, path string) (SavedCache, error) {
 	s, err := m.session.RestoreFile(ctx, path)
 	return SavedCache(s), tell(err)

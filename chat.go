@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Role says whose a message is.
+// Role says who wrote a message.
 type Role string
 
 // The roles.
@@ -32,8 +32,8 @@ type Message struct {
 	Role     Role       `json:"role"`
 	Content  string     `json:"content"`
 	Thoughts string     `json:"thoughts,omitempty"` // what an assistant thought before it answered
-	Calls    []ToolCall `json:"calls,omitempty"`    // of tools, by an assistant
-	CallID   string     `json:"call_id,omitempty"`  // of a tool's message: the call that it answers
+	Calls    []ToolCall `json:"calls,omitempty"`    // calls of tools, by an assistant
+	CallID   string     `json:"call_id,omitempty"`  // in a tool's message: the call that it answers
 	Pictures []*Picture `json:"pictures,omitempty"` // before Content; for models that see: see Model.Sees
 }
 
@@ -137,8 +137,8 @@ func (m *Model) Answer(ctx context.Context, c Conversation, g Generation) (Answe
 	return last, nil
 }
 
-// Prompt returns the text that Chat has the model continue; TokenizeTemplate makes tokens of it. Where pictures are, it has
-// marks that are others each time.
+// Prompt returns the text that Chat makes the model continue. TokenizeTemplate turns it into tokens. In the place of
+// pictures it has marks, which differ each time.
 func (m *Model) Prompt(c Conversation) (string, error) {
 	q, err := m.question(&c)
 	if err != nil {
@@ -203,9 +203,9 @@ type question struct {
 	prompt  string
 	mark    string         // in prompt, of each picture
 	shown   []*Picture     // in the order of their marks
-	format  *answer.Format // of the answer
-	told    []answer.Tool  // tools that the model is told
-	allowed []answer.Tool  // those of them that it may call
+	format  *answer.Format // format of the answer
+	told    []answer.Tool  // tools that the prompt describes
+	allowed []answer.Tool  // tools of these that it may call
 	choice  *Conversation
 	goesOn  bool // the answer continues the last message
 }
@@ -264,7 +264,7 @@ func (m *Model) note(line string) {
 
 // messagesOf returns messages as templates take them.
 func messagesOf(messages []Message) ([]chat.Message, error) {
-	names := map[string]string{} // of tools, by their calls
+	names := map[string]string{} // names of tools, by their calls
 	all := make([]chat.Message, len(messages))
 	for i, m := range messages {
 		switch m.Role {

@@ -24,7 +24,7 @@ var (
 
 // ContextError is the error of a text that is longer than the context.
 type ContextError struct {
-	Tokens  int // of the text; 0: it is not known how long it would become
+	Tokens  int // tokens of the text; 0: it is not known how long it would become
 	Context int // tokens
 
 	told
@@ -34,13 +34,13 @@ type ContextError struct {
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
-	Reading     int64 // in RAM: buffers that these are read into, and what they take besides
+	Reading     int64 // in RAM: buffers for reading units from the disk, and the reads' other memory
 	Cache       int64 // in RAM, of keys, values and states
-	Activations int64 // of the largest step, and its rows of logits
-	Process     int64 // of the program itself, the vocabulary and sampling
-	Need        int64 // of RAM: the sum
-	Available   int64 // of RAM; 0: unknown
-	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
+	Activations int64 // activations of the largest step, and its rows of logits
+	Process     int64 // the program itself, the vocabulary and sampling
+	Need        int64 // the sum, in RAM
+	Available   int64 // free RAM; 0: unknown
+	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known
 	OnGPUs      int64 // weights and cache in the memory of GPUs
 	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
@@ -56,7 +56,7 @@ type MemoryError struct {
 	told
 }
 
-// CacheSizeError is the error of a text whose keys and values take more bytes than SaveCache was allowed.
+// CacheSizeError is the error of a text with keys and values that take more bytes than SaveCache may write.
 type CacheSizeError struct {
 	Bytes, Most int64
 

@@ -176,7 +176,7 @@ func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constra
 	return &Stream{s: s}, nil
 }
 
-// shift returns how a text with a prompt of so many tokens goes on where the context is full.
+// shift returns how a text with a prompt of this many tokens continues when the context is full.
 func (m *Model) shift(keep, prompt int) *engine.Shift {
 	keep = min(max(keep, 0), prompt)
 	if m.session.Tokenizer().AddsBOS() && keep < prompt {

@@ -12,30 +12,30 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Info says what a model is.
+// Info describes a model.
 type Info struct {
-	Path         string // of the file, or the name given to OpenBytes
+	Path         string // path of the file, or the name given to OpenBytes
 	Draft        string // the file of what drafts tokens for the model; empty: no other file does
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
 	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"
-	Bytes        int64  // of weights
+	Bytes        int64  // bytes of weights
 	Parameters   int64
 	Layers       int
 	Embedding    int   // width of the residual stream
-	Neurons      int   // of the widest feed-forward layer, experts apart
-	Experts      int   // of a layer; 0: no layer has any
+	Neurons      int   // neurons of the widest feed-forward layer, without experts
+	Experts      int   // experts of a layer; 0: no layer has any
 	ExpertsUsed  int   // by a token in such a layer
-	Heads        int   // of attention, in the layer that has most
-	KVHeads      int   // of keys and values, likewise
-	HeadSize     int   // elements of a head's key, likewise
+	Heads        int   // heads of attention, in the layer that has most
+	KVHeads      int   // heads of keys and values, in the layer that has most
+	HeadSize     int   // elements of a head's key, in the layer that has most heads
 	Vocabulary   int   // tokens
 	Trained      int   // tokens of context that the model was trained for
 	Context      int   // tokens of context that are open
 	Cache        int64 // bytes of keys and values that these take
 	Sparse       Sparse
 	Threshold    float32 // logit from which a predicted neuron is computed, where Sparse is SparsePredict
-	Activation   string  // of feed-forward layers
+	Activation   string  // activation function of feed-forward layers
 	Prepared     bool    // the file names its hot neurons and holds predictors
 }
 
@@ -62,10 +62,10 @@ func (m *Model) Info() Info { return m.info }
 // Device names the processors that compute the model, in a few words.
 func (m *Model) Device() string { return m.session.Device() }
 
-// Plan says which parts of a model lie where.
+// Plan says where the parts of a model are.
 type Plan struct {
 	GPUs   []GPU
-	Layers []Layer // of the model in order, and at last its head
+	Layers []Layer // the model's layers in order, and then its head
 	Rate   float64 // tokens per second that are expected of generation; 0: nothing is known
 }
 
@@ -73,17 +73,17 @@ type Plan struct {
 type GPU struct {
 	Name    string // empty before it is opened
 	Device  string // as GPU.Devices names it
-	Budget  int64  // that may be used
-	Planned int64  // that are expected to be
-	Used    int64  // that are in use; 0 before it is opened
-	Note    string // what a user may want to know of it
+	Budget  int64  // bytes that may be used
+	Planned int64  // bytes that the plan expects to use
+	Used    int64  // bytes in use; 0 before it is opened
+	Note    string // what a user may want to know about the GPU
 }
 
-// Layer says where a layer lies.
+// Layer says where a layer is.
 type Layer struct {
 	GPU       int  // number among Plan.GPUs; -1: all of the layer is in RAM
 	Attention bool // attention and its KV cache are on the GPU
-	Predictor bool // so is the predictor
+	Predictor bool // the predictor is on the GPU, too
 	Hot       int  // neurons [0, Hot) are on the GPU, the others in RAM
 }
 
@@ -98,7 +98,7 @@ func (p Plan) OnGPUs() int {
 	return n
 }
 
-// Plan returns where the model lies. It changes where a GPU fails.
+// Plan returns where the parts of the model are. It changes when a GPU fails.
 func (m *Model) Plan() (Plan, error) {
 	p, err := m.session.Planner.Plan()
 	if err != nil {
@@ -156,12 +156,12 @@ func planOf(p *planner.Plan) Plan {
 // LayerNeurons counts what a feed-forward layer has computed. Pairs are of a token and a neuron.
 type LayerNeurons struct {
 	Sparse    Sparse // how the layer is computed
-	Neurons   int    // of the layer
+	Neurons   int    // neurons of the layer
 	Steps     int64  // in which it was computed
 	Tokens    int64  // that passed it
 	Predicted int64  // pairs that predictors, where there are any, left to be computed
-	Active    int64  // pairs whose activation was not zero
-	Bytes     int64  // of weights read
+	Active    int64  // pairs with an activation other than zero
+	Bytes     int64  // bytes of weights read
 	Dense     int64  // bytes of weights that one step reads where nothing is skipped
 }
 
@@ -180,9 +180,8 @@ func layerNeurons(use []model.NeuronUse) []LayerNeurons {
 	return all
 }
 
-// Frequencies returns how often each neuron was active, as a share of the tokens that were counted, in the order in
-// which neurons lie: of a prepared model hottest first. It returns nil for a file that holds no statistics.
-// [layers][neurons]
+// Frequencies returns how often each neuron was active, as a share of the counted tokens. Neurons are in the model's
+// order, which is hottest first in a prepared model. It returns nil for a file without statistics. [layers][neurons]
 func (m *Model) Frequencies() [][]float32 {
 	p := m.session.Config().Prepared
 	if p == nil {

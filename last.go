@@ -10,7 +10,7 @@ type last[V any] struct {
 	value V
 }
 
-// of returns the value of key, which make returns where it is not there.
+// of returns the value of key, and calls make for it if it is not there.
 func (l *last[V]) of(key string, make func() (V, error)) (V, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

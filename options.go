@@ -215,15 +215,15 @@ const (
 
 // Defaults and bounds: each draft takes memory for rows of logits.
 const (
-	defaultSequences = 8  // of Limits.Sequences
-	DefaultDrafts    = 16 // of Drafts.Most
+	defaultSequences = 8  // the default of Limits.Sequences
+	DefaultDrafts    = 16 // the default of Drafts.Most
 	MostDrafts       = 64 // bounds Drafts.Most
 )
 
 // Trace keeps what each processor did when. A Trace is for one model.
 type Trace struct{ log *trace.Log }
 
-// NewTrace returns an empty trace, whose time begins now.
+// NewTrace returns an empty trace. Its time begins now.
 func NewTrace() *Trace { return &Trace{trace.New()} }
 
 // Empty reports whether nothing was computed yet.

@@ -23,7 +23,7 @@ func ReadPicture(file []byte) (*Picture, error) { return picture.Decode(file, pi
 // Sees reports whether the model can be shown pictures: see Options.Tower.
 func (m *Model) Sees() bool { return m.session.Tower() != nil }
 
-// Places are those of pictures among the tokens of a prompt: see TokenizeMarked.
+// Places are the places of pictures among the tokens of a prompt: see TokenizeMarked.
 type Places struct{ prompt *vision.Prompt }
 
 // Tokens returns how many tokens of the prompt stand for pictures.

@@ -50,12 +50,12 @@ type Model struct {
 	info    Info
 	close   func() error // closes the model once
 
-	pool       engine.Pooling                      // of Embed; empty: the file says it
-	vocabulary func() (*grammar.Vocabulary, error) // of the tokenizer, made when the first grammar is used
+	pool       engine.Pooling                      // Embed's; empty: the file says it
+	vocabulary func() (*grammar.Vocabulary, error) // the tokenizer's vocabulary, made when the first grammar is used
 	breakers   last[*sample.Breakers]
 	template   last[*chat.Template]
 	calls      last[*heldCalls]
-	rules      last[*grammar.Compiled] // of generations
+	rules      last[*grammar.Compiled] // of the last generation with a grammar
 	notice     func(string)
 	noted      sync.Map // lines that note has told
 }
@@ -65,10 +65,10 @@ func init() {
 	session.OptionsOf = func(options any) (session.Options, error) { return options.(*Options).session() }
 }
 
-// Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading
-// ends with ctx, and so does measuring the machine, which takes seconds and is done once where there is a GPU. A file
-// that cannot be opened gives an *fs.PathError's cause, such as fs.ErrNotExist; a model that does not fit into memory a
-// *MemoryError.
+// Open opens the GGUF file at path and loads the model. For a split model, path is the first part, and Open opens all
+// parts. ctx ends loading and also the measurement of the machine, which takes seconds and happens once on a machine
+// with a GPU. If a file cannot be opened, the error wraps the cause of an *fs.PathError, such as fs.ErrNotExist. If a
+// model does not fit into memory, it is a *MemoryError.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -95,7 +95,7 @@ func OpenFS(ctx context.Context, fsys fs.FS, name string, o Options) (*Model, er
 	return OpenBytes(ctx, name, data, o)
 }
 
-// OpenBytes opens a model that lies in memory, whole. data may not change until the model is closed; name is for
+// OpenBytes opens a model that is entirely in memory. data may not change until the model is closed. name is for
 // messages.
 func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
 	f, err := gguf.Parse(name, data)

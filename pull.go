@@ -16,10 +16,11 @@ type LocalModel struct {
 	Modified time.Time
 }
 
-// Pull returns the path of a model of the Hugging Face hub, which it downloads unless the cache has it: user/repo,
-// user/repo:Q4_K_M, user/repo/file.gguf, or the address of any of these. The cache is the one that Python's
+// Pull returns the path of a model of the Hugging Face hub. It downloads the model unless the cache has it. name is
+// user/repo, user/repo:Q4_K_M, user/repo/file.gguf, or the address of any of these. The cache is the one that Python's
 // huggingface_hub and llama.cpp use, and their environment variables count, such as HF_HOME, HF_TOKEN and
-// HF_HUB_OFFLINE. A download that ended early is continued. progress is told how many bytes are there; it may be nil.
+// HF_HUB_OFFLINE. Pull continues a download that ended early. progress gets the number of bytes that are there; it may
+// be nil.
 func Pull(ctx context.Context, name string, progress func(done, total int64)) (string, error) {
 	n, err := hub.ParseName(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// RandomSeed is the Sampling.Seed that stands for one drawn anew for each generation.
+// RandomSeed is the Sampling.Seed that stands for a new random seed for each generation.
 const RandomSeed = sample.RandomSeed
 
 // Sampling says how tokens are chosen, in llama.cpp's terms and with its meaning: the samplers and their order, the
@@ -41,7 +41,7 @@ const RandomSeed = sample.RandomSeed
 //   - LogitBias map[int32]float32: added to the logits of tokens before everything else; -Inf bans a token
 type Sampling = sample.Options
 
-// DefaultSampling returns llama.cpp's defaults, with a seed that is drawn anew for each generation.
+// DefaultSampling returns llama.cpp's defaults, with a new random seed for each generation.
 func DefaultSampling() Sampling { return sample.DefaultOptions() }
 
 // Sampling returns how the model's tokens are chosen where Generation.Sampling is nil: as its file advises

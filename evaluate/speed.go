@@ -13,27 +13,27 @@ import (
 type Benchmark struct {
 	Prompt   int // tokens of the prompt
 	Generate int // tokens to generate
-	Depth    int // tokens that are in the context before, whose time does not count
+	Depth    int // tokens that are already in the context; their time does not count
 
 	Runs      int     // that are timed, after one that is not; 0: 1
 	Sequences int     // that are read at a time, then continued at a time, by RunTogether; 0: 1
 	Tokens    []int32 // the text, from its beginning again where it ends; nil: random tokens, which leave fewer neurons at zero than a text does
 
-	Progress func(done, total int) // is told of the runs done; may be nil
+	Progress func(done, total int) // called with the number of runs done; may be nil
 }
 
 // Timing is the result of a benchmark.
 type Timing struct {
 	Runs    []time.Duration
-	Neurons NeuronTotals // in all of them
+	Neurons NeuronTotals // summed over all runs
 	Disk    powerinfer.DiskUse
 }
 
 // NeuronTotals are sums of powerinfer.LayerNeurons over layers.
 type NeuronTotals struct {
 	Pairs, Predicted, Active int64 // pairs of a token and a neuron
-	Bytes, Dense             int64 // of weights read, and those that the same steps would have read if nothing had been skipped
-	Steps                    int64 // of the whole model
+	Bytes, Dense             int64 // bytes of weights read, and those that the same steps would have read if nothing had been skipped
+	Steps                    int64 // steps of the whole model
 }
 
 // Run times b as llama-bench does. Generated tokens are b's, so that sampling takes no part.

@@ -32,11 +32,11 @@ func TaskNames() (names []string) {
 	return names
 }
 
-// TaskScorings returns by whose definitions choices are scored.
+// TaskScorings returns the names of the definitions by which choices can be scored.
 func TaskScorings() []string { return task.Scorings() }
 
-// ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices
-// are scored; empty: by that of the form's maker.
+// ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring names the definition by which
+// choices are scored; empty: that of the form's maker.
 func ReadTask(name, path, scoring string) (*Task, error) {
 	t, err := task.Read(task.Kind(name), path, task.Scoring(scoring))
 	return t, setting.For(setting.Fields, err)
@@ -65,7 +65,7 @@ func ReadTaskSamples(name string, data []byte) ([]TaskSample, error) {
 // MeanFigure returns the mean of shares of a point with its interval of 95 % confidence.
 func MeanFigure(values []float64) TaskFigure { return task.Mean(values) }
 
-// PassEstimates returns pass@k by the unbiased estimator, for every k of which all programs have as many tries.
+// PassEstimates returns pass@k by the unbiased estimator, for every k for which all programs have at least k tries.
 func PassEstimates(tries, passes map[string]int, ks []int) map[string]TaskFigure {
 	return task.PassEstimates(tries, passes, ks)
 }
@@ -108,8 +108,8 @@ func TaskPrompt(m *powerinfer.Model, p *TaskProgram) []int32 {
 // before a model is loaded.
 func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
 
-// Score asks m the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods
-// of every question's choices.
+// Score asks m the questions of a task with the numbers in items, parallel at a time. It calls each with the
+// likelihoods of every question's choices.
 func Score(ctx context.Context, m *powerinfer.Model, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
 	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}
 	return setting.For(setting.Fields, q.Run(ctx, engineOf(m)))

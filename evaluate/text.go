@@ -1,5 +1,5 @@
 // Package evaluate measures models: how well they predict a text, how far they are from each other, what they score in
-// published tasks, and how fast they are. The programs that a task has a model write run in a sandbox.
+// published tasks, and how fast they are. The programs that a model writes for a task run in a sandbox.
 package evaluate
 
 import (
@@ -20,19 +20,19 @@ func engineOf(m *powerinfer.Model) *engine.Engine { return session.Of(m).Engine 
 
 // PerplexityOptions say how perplexity is measured. The zero value is llama.cpp's way.
 type PerplexityOptions struct {
-	Name    string // of the text, for messages; empty: it has none
-	Window  int    // tokens of a window, whose second half is predicted; 0: 512
+	Name    string // the text's name, for messages; empty: it has none
+	Window  int    // tokens of a window; its second half is predicted; 0: 512
 	Windows int    // to evaluate at most; 0: all
-	Stride  int    // tokens from one window to the next, of which so many are predicted; 0: Window
-	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of
-	// Windows at most, each document has its first ones. It does not go with Stride.
+	Stride  int    // tokens from one window to the next, and tokens of a window that are predicted; 0: Window
+	// ByDocument makes windows begin and end with the documents of the text, and orders them as sweeps read them. With
+	// Windows set, each document has its first ones. It cannot be combined with Stride.
 	ByDocument bool
 	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
 	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
 	// is short; may be nil.
 	Expect   func(windows int, whole time.Duration)
-	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
+	Progress func(done, total int, soFar float64) // called with the number of windows done and the estimate so far; may be nil
 }
 
 // Estimate is a perplexity: e to the mean negative logarithm of the probability of each next token.
@@ -94,11 +94,11 @@ func (p *Predictions) Close() error { return p.base.Close() }
 // Figure is a mean with its standard error.
 type Figure struct{ Value, Error float64 }
 
-// Divergence says how far a model's predictions are from those of another model, the base.
+// Divergence tells how far a model's predictions are from the predictions of another model, the base.
 type Divergence struct {
 	Tokens         int    // that were predicted
-	Perplexity     Figure // of the model
-	BasePerplexity Figure // of the base
+	Perplexity     Figure // the model's
+	BasePerplexity Figure // the base's
 	KLDivergence   Figure // of the model from the base, in nats per token
 	SameTop        Figure // share of tokens for which both take the same token for the likeliest
 
@@ -114,7 +114,7 @@ func divergenceOf(d eval.Divergence) Divergence {
 // DivergenceHeader heads the lines of Divergence.Line.
 const DivergenceHeader = eval.DivergenceHeader
 
-// Line returns the figures after so many windows in a line, as llama.cpp prints them.
+// Line returns the figures after this many windows in a line, as llama.cpp prints them.
 func (d Divergence) Line(windows int) string { return d.all.Line(windows) }
 
 // Report writes all figures, as llama.cpp prints them at the end.
@@ -126,8 +126,7 @@ type DivergenceOptions struct {
 	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
 	// is short; may be nil.
 	Expect func(windows int, whole time.Duration)
-	// Progress is told of the windows done and of the figures so far, of which Report has no percentiles yet; may be
-	// nil.
+	// Progress gets the number of windows done and the figures so far, without Report's percentiles; may be nil.
 	Progress func(done, total int, soFar Divergence)
 }
 

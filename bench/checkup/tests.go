@@ -14,14 +14,14 @@ import (
 // Tests are compiled tests that a check runs on the machine.
 type Tests struct {
 	Path    string   // the binary; empty: none
-	Pattern string   // -test.run; empty: all of them
+	Pattern string   // -test.run; empty: all tests
 	Flags   []string // further flags, such as -test.short
 	Dir     string   // the working directory; the log is written there
 	Log     string   // its name
 	Env     []string // variables in addition to this process's
 }
 
-// Run runs the tests and writes what came of it. It fails if a test fails, if none ran, and if they do not end in time.
+// Run runs the tests and writes their results. It fails if a test fails, if none ran, or if they do not end in time.
 func (t Tests) Run(ctx context.Context, w *Report) error {
 	if t.Path == "" {
 		w.Say("No compiled tests were given: nothing was verified.")

@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// engines returns the new binary, with flags, the older one likewise unless it is "", and the peers.
+// engines returns the new binary and the older one, unless it is "", with flags, and the peers.
 func engines(ours, old, flags string, peers []string) ([]rounds.Engine, error) {
 	list := []rounds.Engine{{Name: "ours", Args: append([]string{ours, "bench"}, strings.Fields(flags)...)}}
 	if old != "" {

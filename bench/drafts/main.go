@@ -1,11 +1,11 @@
-// Command drafts measures what guessing tokens gains while a given text is generated: a model, whatever its weights
-// say, is made to continue a prompt with that text, with guesses and without in turn, so that a model of random weights
-// tells what a real one gains that writes the text.
+// Command drafts measures how much guessing tokens speeds up the generation of a given text. It makes a model continue a
+// prompt with that text, whatever the weights would choose, alternately with guesses and without. So a model of random
+// weights shows what a real model gains that writes the text.
 //
 //	go run ./bench/drafts -m 1b.gguf --vocab vocab.gguf --prompt old.go --text new.go
 //
-// Without --text the model writes its own likeliest text, and its own hot neurons guess it (--spec-type draft-hot),
-// beside the other modes and, with --dense, the model before it was prepared:
+// Without --text the model writes its own likeliest text, and its own hot neurons guess it (--spec-type draft-hot). The
+// other modes are measured for comparison, and with --dense also the model before it was prepared:
 //
 //	go run ./bench/drafts -m prepared.gguf --dense dense.gguf --prompt prompt.txt
 package main
@@ -142,7 +142,7 @@ func tokens(c *cli.Command, f *gguf.File) (prompt, text []int32, err error) {
 // dictation is a sampler that chooses a given text's tokens.
 type dictation struct {
 	text   []int32
-	prompt int // tokens that Accept is told of before them
+	prompt int // tokens of the prompt, for which Accept is called before the text's
 	at     int
 }
 

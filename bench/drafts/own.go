@@ -31,7 +31,7 @@ type ownResult struct {
 	Speed    float64 `json:"speed"` // tokens a second
 	Drafted  int     `json:"drafted"`
 	Accepted int     `json:"accepted"`
-	Bytes    int64   `json:"bytes"` // of feed-forward layers read by steps that do not guess, a token; 0: not counted
+	Bytes    int64   `json:"bytes"` // bytes of feed-forward layers per token that steps without guesses read; 0: not counted
 	Same     bool    `json:"same"`  // the text is the first way's
 }
 

@@ -17,9 +17,9 @@ type tally struct {
 
 func (t tally) hits() float64 { return 1 - (t.misses+t.guesses)/t.uses }
 
-// cached plays a story on the cache that the engine goes by, of which a layer's units are held while it is computed.
-// While one layer is computed, right of the next one's units are guessed, and as many others as make the rest; 0
-// guesses none.
+// cached plays a story on the engine's cache, which holds a layer's units while the layer is computed. Meanwhile it
+// guesses units of the next layer: a share right of the units that the layer uses, and as many wrong ones as are
+// missing. If right is 0 it guesses none.
 func cached(s *story, slots int, tuning residency.CacheTuning, right float64) (t tally) {
 	c := residency.NewCache(slots, tuning)
 	c.Add(s.units)
@@ -80,8 +80,8 @@ func cached(s *story, slots int, tuning residency.CacheTuning, right float64) (t
 	return t
 }
 
-// guess guesses a layer's units in place of a predictor: a share of right of them, and for the others what the token
-// before used there.
+// guess guesses a layer's units in place of a predictor: a share right of its units, and in place of the others units
+// that the token before used in the layer, or random ones.
 func guess(c *residency.Cache, s *story, w *work, i, l int, right float64, r *rand.Rand, held []int32) []int32 {
 	var wrong []touch
 	if i > 0 {
@@ -156,8 +156,8 @@ func (r *rival) use(unit int32, k float64, slots int) (hit bool) {
 	return hit
 }
 
-// rivalled plays a story on a cache that evicts by keys: that of each use comes from rank, which is told the unit, the
-// number of the use, and of the tokens.
+// rivalled plays a story on a cache that evicts the unit with the least key. rank returns the key of a use from the
+// unit, the number of the use, and the number of tokens.
 func rivalled(s *story, slots int, rank func(unit int32, use int, tokens int32) float64) (t tally) {
 	r := rival{key: make([]float64, s.units), in: make([]bool, s.units)}
 	n := 0
@@ -183,7 +183,7 @@ func rivalled(s *story, slots int, rank func(unit int32, use int, tokens int32) 
 	return t
 }
 
-// leastRecently evicts the unit whose last use is the longest ago.
+// leastRecently evicts the least recently used unit.
 func leastRecently(s *story, slots int) tally {
 	return rivalled(s, slots, func(_ int32, use int, _ int32) float64 { return float64(use) })
 }
@@ -197,7 +197,7 @@ func leastOften(s *story, slots int) tally {
 	})
 }
 
-// clairvoyant evicts the unit whose next use is the furthest: Belady's optimum.
+// clairvoyant evicts the unit with the next use furthest in the future: Belady's optimum.
 func clairvoyant(s *story, slots int) tally {
 	var next []int
 	var all []int32

@@ -131,8 +131,8 @@ func TestCachedUses(t *testing.T) {
 	}
 }
 
-// TestClairvoyantByHand: of four units in two slots, used as 0 1 2 0 3 1, the fewest misses are 5: unit 2 takes unit 1's
-// slot, whose next use is the last.
+// TestClairvoyantByHand: for four units in two slots, used as 0 1 2 0 3 1, the fewest misses are 5. Unit 2 takes unit
+// 1's slot, because unit 1's next use comes last.
 func TestClairvoyantByHand(t *testing.T) {
 	s := story{units: 4, layers: 1}
 	for _, u := range []int32{0, 1, 2, 0, 3, 1} {
@@ -146,8 +146,8 @@ func TestClairvoyantByHand(t *testing.T) {
 	}
 }
 
-// TestPredictedHits holds what plans are told of the cache to the simulation of texts whose favourites stay: experts of
-// a layer are not used independently of each other, as Predict takes them to be.
+// TestPredictedHits compares the hits that plans expect of the cache to a simulation of texts with constant favourites.
+// Predict assumes that a layer's experts are used independently, and they are not.
 func TestPredictedHits(t *testing.T) {
 	const layers, experts, used, tokens = 4, 128, 8, 3000
 	for _, h := range []habits{{Name: "favourites", Zipf: 1}, {Name: "skewed", Zipf: 0.6}, {Name: "even"}} {

@@ -166,12 +166,11 @@ func TestSimulatedIsReal(t *testing.T) {
 	t.Logf("%d hits, %+v", hits, r.use)
 }
 
-// asPlanned is the difference between a plan's hits and bytes and those of the text that its frequencies were counted
-// in.
+// asPlanned bounds the difference of hits and bytes between a plan and the text on which its frequencies were counted.
 const asPlanned = 0.05
 
-// TestPlannedIsReal holds what plan prints of a model whose experts were counted and sorted to what the model does with
-// the same text where nothing moves.
+// TestPlannedIsReal: a model's experts were counted and sorted on a text. With the same text, and nothing moving, the
+// model does what plan prints.
 func TestPlannedIsReal(t *testing.T) {
 	testenv.Thorough(t)
 	still := residency.Tuned()

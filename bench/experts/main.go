@@ -1,7 +1,7 @@
-// Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses
-// of experts against ways to place them, with the very code that plans and decides when a model runs
-// (internal/placement, internal/residency), and prints what a token takes. Its command cache does so for the units of a
-// model that is larger than RAM, and prints which of them stay in RAM.
+// Command experts simulates which experts are on a GPU while text is generated. It replays recorded or synthetic uses of
+// experts against ways to place them, with the same code that plans and decides when a model runs (internal/placement,
+// internal/residency), and prints the time of a token. Its command cache does so for the units of a model that is larger
+// than RAM, and prints which of them stay in RAM.
 //
 //	go run ./bench/experts                                    # the table of docs/benchmarks/2026-11-experts-simulated.md
 //	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl
@@ -39,10 +39,10 @@ func models() []shape {
 	}
 }
 
-// bits returns the bytes of so many weights.
+// bits returns the bytes of this many weights.
 func bits(weights int64) int64 { return weights * 9 / 16 }
 
-// kv returns the bytes of 8,192 positions of so many elements in F16.
+// kv returns the bytes of 8,192 positions of this many elements in F16.
 func kv(elements int64) int64 { return 8192 * 2 * elements }
 
 // machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4, which
@@ -66,9 +66,9 @@ func machines() []machine {
 // BenchmarkStage of package hybrid.
 const staging = 0.5e9
 
-// texts are the synthetic traces. The third has what one study publishes (the hottest 32 of 512 experts cover a tenth
-// of the uses, an LRU cache of a quarter of them 81 %), the last what another does (a tenth of the experts takes 80 %
-// of the uses).
+// texts are the synthetic traces. The third has the figures of one published study (the hottest 32 of 512 experts take
+// a tenth of the uses, and an LRU cache of a quarter of the experts has 81 % hits). The last has those of another (a
+// tenth of the experts takes 80 % of the uses).
 func texts() []habits {
 	return []habits{
 		{Name: "even", Zipf: 0},
@@ -199,7 +199,7 @@ func (s *summary) print(out io.Writer) {
 	}
 }
 
-// pair is a text whose frequencies are known before, and the one that is played.
+// pair is a trace that is played, and a profile: a trace that is known before.
 type pair struct {
 	name           string
 	profile, trace trace
@@ -222,7 +222,7 @@ func shapesOf(name string) ([]shape, *gguf.File, error) {
 	return []shape{s}, f, err
 }
 
-// halves returns a pair of a recorded text, of which the first half is known before the second.
+// halves splits a recorded text into a pair: its first half is known before its second half is played.
 func halves(name string, t trace, layers int) ([]pair, error) {
 	if len(t) < 2 || len(t[0]) != layers {
 		return nil, fmt.Errorf("%s: %d tokens; needed are two, of %d layers", name, len(t), layers)

@@ -47,8 +47,8 @@ func TestPolicies(t *testing.T) {
 // nearSimulated bounds the difference between the share of uses that plans expect of slots and the simulated one.
 const nearSimulated = 0.05
 
-// TestFollowedUses holds what plans expect of slots that follow the text to the simulation of the text that it is taken
-// from, of which nothing is known when it begins.
+// TestFollowedUses compares the hits that plans expect of slots that follow the text to a simulation of that text,
+// without knowledge of it at the beginning.
 func TestFollowedUses(t *testing.T) {
 	m, on := models()[1], machines()[1]
 	h := texts()[3]

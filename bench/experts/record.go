@@ -17,13 +17,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// A text is read in windows of so many tokens, a step of recordStep at a time.
+// A text is read in windows of recordWindow tokens, in steps of recordStep.
 const (
 	recordWindow = 512
 	recordStep   = 64
 )
 
-// planContext is the context, in tokens, whose keys and values the shape of a file counts, as those of models do.
+// planContext is the context, in tokens, for which a file's shape counts keys and values, as described models do.
 const planContext = 8192
 
 // recorder is a model.ExpertObserver that keeps what tokens use.
@@ -47,7 +47,7 @@ func (r *recorder) Experts(layer int, s model.ExpertStep) {
 	}
 }
 
-// record has a model read a text, at most so many tokens of it, and returns which experts these used.
+// record makes a model read at most this many tokens of a text, and returns which experts they used.
 func record(ctx context.Context, f *gguf.File, text string, most int) (trace, error) {
 	c, err := model.ReadConfig(f, "")
 	if err != nil {
@@ -117,7 +117,8 @@ func (t trace) write(path string) (err error) {
 	return nil
 }
 
-// shapeOf describes a file's model: what of it is no expert's is divided evenly among the layers with experts.
+// shapeOf describes a file's model. Weights that do not belong to experts are divided evenly among the layers with
+// experts.
 func shapeOf(f *gguf.File) (s shape, err error) {
 	b, err := modelcost.Of(f, modelcost.Options{Context: planContext, Neurons: model.Neurons{Sparse: model.Off}, Law: modelcost.UsualLaw()})
 	if err != nil {

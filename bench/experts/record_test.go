@@ -11,9 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// TestRecord: of a model whose experts are used by a law, what is recorded of a text of more than one window has as
-// many uses of each layer as tokens have, those of the law's first ranks most often, and is read back as it was
-// written.
+// TestRecord: a model uses experts by a law. The record of a text longer than one window has as many uses of each layer
+// as its tokens have. The law's first ranks are used most often. The record is read back unchanged.
 func TestRecord(t *testing.T) {
 	f := realModel(t)
 	const tokens = recordWindow + 100

@@ -16,7 +16,7 @@ type shape struct {
 	Layers        int // with experts
 	Experts, Used int
 	Expert        int64 // one expert
-	Dense         int64 // of a layer: attention, norms, router, shared experts, keys and values
+	Dense         int64 // bytes of a layer: attention, norms, router, shared experts, keys and values
 	Head          int64
 }
 
@@ -36,16 +36,16 @@ type machine struct {
 
 // result is what a policy gives on a trace.
 type result struct {
-	seconds float64 // of a token, on average
-	hits    float64 // share of uses whose expert was on the GPU
+	seconds float64 // per token, on average
+	hits    float64 // share of uses with the expert on the GPU
 	copied  float64 // bytes to the GPU for a token, on average
 }
 
-// setting is a model on a machine, with what is known of it before the trace begins.
+// setting is a model on a machine, with what is known about it before the trace begins.
 type setting struct {
 	shape
 	on    machine
-	known bool        // prior is that of another text; else what plans expect of slots that follow a text
+	known bool        // prior was measured on another text; else it is what plans expect of slots that follow a text
 	prior [][]float64 // [layers][experts] frequencies
 	order [][]int32   // [layers] experts, hottest of prior first
 }
@@ -79,7 +79,8 @@ func (c *setting) model() placement.Model {
 // placed returns what the planner chooses.
 func (c *setting) placed() (placement.Plan, error) { return placement.Solve(c.model(), c.on.Machine) }
 
-// ncmoe returns the best of llama.cpp's ways: all but the experts on the GPU, and those of the last layers, too.
+// ncmoe returns the best of llama.cpp's placements: everything except the experts on the GPU, and the experts of the
+// last layers, too.
 func (c *setting) ncmoe() (best placement.Plan, err error) {
 	m, g := c.model(), c.on.GPUs[0]
 	best.Seconds = math.Inf(1)
@@ -105,7 +106,7 @@ func (c *setting) ncmoe() (best placement.Plan, err error) {
 	return best, nil
 }
 
-// planned plays a trace on a plan whose hot experts stay where they are.
+// planned plays a trace on a plan with hot experts that do not move.
 func (c *setting) planned(p *placement.Plan, t trace) (r result) {
 	for i := range t {
 		for l, u := range t[i] {
@@ -122,8 +123,8 @@ func (c *setting) planned(p *placement.Plan, t trace) (r result) {
 	return r.mean(t)
 }
 
-// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth so much is
-// taken.
+// layer returns a layer's time with hits experts on the GPU and misses in RAM. taken is the part of RAM's bandwidth
+// that copies take, in bytes per second.
 func (c *setting) layer(y *placement.Priced, hits, misses int, taken float64) float64 {
 	hot := 0.0
 	if hits > 0 {
@@ -159,10 +160,10 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 		policy.Fill(l, c.order[l])
 	}
 	var under []copying
-	token, moving := p.Seconds, 0.0 // of the token before, and bytes that are sent while one is computed
+	token, moving := p.Seconds, 0.0 // seconds of the token before, and bytes that are sent while one is computed
 	uses := make([]int32, c.Experts)
 	for i := range t {
-		taken := 0.0 // of RAM's bandwidth
+		taken := 0.0 // part of RAM's bandwidth that copies take, in bytes per second
 		if moving > 0 {
 			taken = moving / token
 		}
@@ -207,7 +208,7 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 	return r.mean(t), nil
 }
 
-// stage stages so many bytes of copies, which take turns.
+// stage stages up to this many bytes of copies, one copy after the other.
 func stage(under []copying, bytes float64) {
 	for i := range under {
 		n := min(bytes, under[i].stage)

@@ -35,7 +35,7 @@ var cacheSizes = []int{25, 50, 75}
 // at is the number of texts that are written at the same time.
 const at = 4
 
-// stories are those of the table. Every text is as long as the command says, four at a time together.
+// stories are the table's stories. Every text has this many tokens, four texts at a time together.
 func stories(tokens int, seed uint64) (all []story) {
 	write := func(h habits, text uint64, tokens int) trace {
 		return h.synthesize(cacheLayers, cacheExperts, cacheUsed, tokens, seed+text)

@@ -22,7 +22,7 @@ type habits struct {
 	Zipf   float64 // exponent of the experts' frequencies by rank
 	Drift  float64 // share of an expert's logarithmic frequency that is the topic's own, 0 to 1
 	Topic  int     // tokens of a topic, on average; 0: there is one
-	Sticky float64 // logarithm of how many times as likely an expert is that the token before used
+	Sticky float64 // logarithm of the factor by which an expert is likelier if the token before used it
 }
 
 // synthesize writes a trace. Experts of a token are drawn without replacement, each with its frequency (the largest
@@ -129,7 +129,7 @@ func (t trace) frequencies(layer, experts int) []float64 {
 type properties struct {
 	top     float64 // share of uses by the tenth of the experts that is used most over all
 	lru     float64 // share of uses that an LRU cache of a quarter of the experts holds
-	entropy float64 // of uses, in bits; of uniform uses it is log2(experts)
+	entropy float64 // entropy of uses, in bits; for uniform uses it is log2(experts)
 	again   float64 // share of a token's experts that the next token uses, too
 }
 
@@ -166,7 +166,7 @@ func compare(a, b float64) int {
 	return 0
 }
 
-// lruHits returns the share of a layer's uses that a cache of so many experts, least recently used out first, holds.
+// lruHits returns the share of a layer's uses that hit an LRU cache of size experts.
 func (t trace) lruHits(layer, size int) float64 {
 	last := map[int32]int{}
 	hits, uses := 0, 0

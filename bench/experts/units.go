@@ -25,7 +25,7 @@ type work struct {
 // story records the steps of a model and the units that each used.
 type story struct {
 	name   string
-	units  int // of all layers
+	units  int // units of all layers
 	layers int
 	steps  []work
 	first  []int32 // what the cache holds before
@@ -92,7 +92,7 @@ func together(name string, texts []trace, units int) story {
 	return s
 }
 
-// A habit of neurons is that of experts, but each is active on its own. Sticky is then the correlation of a neuron with
+// Neurons have the habits of experts, but each is active independently. Sticky is the correlation of a neuron with
 // itself from one token to the next.
 type neuronHabits struct {
 	habits
@@ -142,7 +142,7 @@ func (h neuronHabits) synthesize(layers, neurons, tokens int, seed uint64) trace
 	return t
 }
 
-// active returns shares of tokens in proportion to the exponentials, none above 1, that are so much on average.
+// active returns shares of tokens in proportion to the exponentials of logs, at most 1 each, with this average.
 func active(logs []float64, average float64) []float64 {
 	top := slices.Max(logs)
 	shares := make([]float64, len(logs))

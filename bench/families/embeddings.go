@@ -110,7 +110,7 @@ func embed(ctx context.Context, program []string, model string, lines []string) 
 	return vectors, err
 }
 
-// cosine returns that of two vectors; of vectors that do not have a length, 0.
+// cosine returns the cosine of the angle between two vectors; 0 if a vector has no length.
 func cosine(a, b []float64) float64 {
 	if len(a) != len(b) {
 		return 0

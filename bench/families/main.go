@@ -60,10 +60,10 @@ func main() {
 	}
 }
 
-// ownKeys names the families whose query heads have keys and values of their own.
+// ownKeys names the families in which each query head has its own keys and values.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
-// usualWidth is the width of models whose shapes are not random.
+// usualWidth is the width of models with the usual shape rather than a random one.
 const usualWidth = 256
 
 // required returns keys without which peers do not load files of a family, mostly with the values that their absence
@@ -116,8 +116,8 @@ func specs(f lineage.Family) (all []synth.Spec) {
 	return all
 }
 
-// directQueries is a depth at which llama.cpp takes a model of DeepSeek 2's form for one whose queries follow from the
-// input.
+// directQueries is a number of layers for which llama.cpp assumes that a model of DeepSeek 2's form computes its
+// queries directly from the input.
 const directQueries = 27
 
 // peer is another program.
@@ -127,12 +127,12 @@ type peer struct{ name, path string }
 type bench struct {
 	ours, text      string
 	peers           []peer
-	embedders       []peer // whose paths are of llama-embedding
+	embedders       []peer // paths of llama-embedding
 	forms           []form
 	context, chunks int
 	cache           string
 	jobs            int
-	dir             string // of models
+	dir             string // folder of models
 	out             io.Writer
 	mu              sync.Mutex            // guards those below
 	worst           map[string]difference // by peer and type
@@ -144,8 +144,8 @@ type bench struct {
 // form is how the matrices of a column are stored: all in one type, or in a mixture.
 type form struct {
 	name  string
-	typ   quant.Type     // of all matrices, unless mixed
-	mix   convert.Output // of what a width does not allow typ, and of mixtures
+	typ   quant.Type     // type of all matrices, unless mixed
+	mix   convert.Output // type of mixtures, and of matrices whose width does not allow typ
 	mixed bool
 }
 
@@ -273,13 +273,13 @@ func (b *bench) head() {
 	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.forms)*(1+len(b.peers))))
 }
 
-// family returns a line of it; path is of the model.
+// family returns a family's line of the table. It writes the model to path.
 func (b *bench) family(ctx context.Context, f lineage.Family, s synth.Spec, path string) string {
 	defer os.Remove(path)
 	name := title(f, s)
 	line := fmt.Sprintf("| %s |", name)
 	ended := map[string]string{}
-	// One thread: those of the peers wait for each other by spinning, which takes minutes on a busy machine.
+	// One thread: the peers' threads wait for each other by spinning, which takes minutes on a busy machine.
 	args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "1", "-ctk", b.cache, "-ctv", b.cache}
 	for _, form := range b.forms {
 		err := form.write(ctx, path, s)

@@ -30,9 +30,9 @@ func random(f lineage.Family, n int, seed uint64) (all []synth.Spec) {
 	return all
 }
 
-// What llama.cpp knows of a family: denseFirst are those of which there may be models whose first layers have no
-// experts, headsFill those of which there are only models whose heads are together as wide as the model, and ownHead
-// those whose head is never the embedding.
+// What llama.cpp knows of a family. denseFirst are families that may have models with first layers without experts.
+// headsFill are families that only have models with heads that are together as wide as the model. ownHead are families
+// with a head that is never the embedding.
 var (
 	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe", "lfm2moe"}
 	headsFill  = []string{
@@ -48,7 +48,7 @@ func leastLayers(f lineage.Family) int {
 	case f.Name == "llama4":
 		return 4
 	case f.StateSpace && !f.OnlyRecurrent() && f.AllLayers == 0:
-		return 3 // of which synthetic models' last has attention
+		return 3 // the last layer of these synthetic models has attention
 	case f.WindowHeads:
 		return 2
 	}
@@ -96,7 +96,7 @@ func draw(f lineage.Family, r *rand.Rand) synth.Spec {
 }
 
 // latentKeys returns keys of DeepSeek's form: groups of experts, the scores, whether weights are divided by their sum,
-// and a factor of them.
+// and a factor of the weights.
 func latentKeys(f lineage.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".expert_" + key, Value: v}) }
 	add("gating_func", uint32(1+r.IntN(2)))
@@ -115,7 +115,7 @@ func latentKeys(f lineage.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) 
 
 // title returns what a table calls a model.
 func title(f lineage.Family, s synth.Spec) string {
-	if s.HeadDim == 0 { // of the usual shape
+	if s.HeadDim == 0 { // the usual shape
 		if s.Experts > 0 {
 			return fmt.Sprintf("%s with experts, %d layers", f.Name, s.Layers)
 		}

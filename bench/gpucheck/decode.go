@@ -33,7 +33,7 @@ type shape struct {
 	typ        quant.Type
 	embd, ff   int
 	heads      int
-	layers     int // of the published model
+	layers     int // layers of the published model
 }
 
 func shapes() []shape {
@@ -45,8 +45,8 @@ func shapes() []shape {
 	}
 }
 
-// Models have as many layers as so many bytes hold, and at least so many; and this share of zeros, spread by this power
-// law.
+// Models have as many layers as fit into modelBytes, but at least leastLayers. This share of their activations is zero,
+// spread by this power law.
 const (
 	modelBytes  = 3e9
 	leastLayers = 6
@@ -100,9 +100,9 @@ const decodeContext = 512
 // budget is a part of the model's bytes on the GPU.
 type budget struct {
 	name  string
-	of    func(b *modelcost.Cost, all int64) int64 // of all bytes that the model takes on the GPU
+	of    func(b *modelcost.Cost, all int64) int64 // the budget, given all bytes that the model takes on the GPU
 	trace string                                   // in the name of a file that tells what processor and GPU did when; empty: none
-	whole bool                                     // all layers lie on the GPU, whatever the plan would do with the budget
+	whole bool                                     // all layers are on the GPU, whatever the plan would do with the budget
 }
 
 // budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers
@@ -126,10 +126,10 @@ func (c *check) budgets() []budget {
 	return []budget{share(0), share(25), share(50), share(75), half, all, resident}
 }
 
-// trial is one way to decode: a file, a mode and a budget, and what came of it.
+// trial is one way to decode: a file, a mode and a budget, and the results.
 type trial struct {
 	budget    string
-	bytes     int64         // of the budget
+	bytes     int64         // the budget's bytes
 	gpu       *planner.Plan // nil: nothing is on the GPU
 	use       planner.Usage
 	plan      placement.Plan
@@ -298,7 +298,8 @@ func costOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (modelcost
 	return b, nil
 }
 
-// planner plans for the measured machine with so much of the GPU, for all of the model's layers if whole.
+// planner plans for the measured machine with this budget of the GPU. If whole is set, all of the model's layers are on
+// the GPU.
 func (c *check) planner(m *measure.Machine, b modelcost.Cost, budget int64, whole bool, o planner.Options) *planner.Planner {
 	o.VRAM = []int64{budget}
 	if whole {

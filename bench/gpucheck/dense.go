@@ -48,8 +48,8 @@ type peer struct {
 	tokens, repetitions int
 }
 
-// compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of
-// both is for the measured machine.
+// compare shows, for each budget, llama.cpp with the most layers that fit, and our trials. The formula's predictions
+// for both are for the measured machine.
 func (p *peer) compare(ctx context.Context, c *check, w *checkup.Report, b modelcost.Cost, machine *measure.Machine, dense, sparse []trial) error {
 	layers, plans := make([]int, len(dense)), make([]placement.Plan, len(dense))
 	for i := range dense {

@@ -17,7 +17,7 @@ import (
 // dims are the shapes of a layer that kernels are timed on.
 type dims struct {
 	embd, ff, heads, kvHeads int
-	rank                     int // of a predictor
+	rank                     int // rank of a predictor
 	vocab                    int
 	positions                int // in the KV cache
 	prompt                   int // tokens
@@ -220,7 +220,7 @@ func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once 
 	return best, nil
 }
 
-// run returns the time of so many passes over all calls, recorded before.
+// run returns the time of this many passes over all calls, which it records before.
 func (k *kit) run(passes int, calls []func(v compute.Verbs)) (time.Duration, error) {
 	seg := compute.Segment{Name: fmt.Sprintf("%d passes, counting %t", passes, k.counting), Rows: k.tokens}
 	k.params.Decode = 0

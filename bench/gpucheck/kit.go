@@ -20,8 +20,8 @@ type kit struct {
 	err     error
 
 	copies   int
-	bytes    int64   // of what was taken in
-	flops    float64 // of a call of each copy
+	bytes    int64   // of all weights made so far
+	flops    float64 // operations of a call of each copy
 	counts   []*compute.NeuronCount
 	counting bool // a run counts what is read, which takes time
 	recorded int  // passes
@@ -59,8 +59,8 @@ func (c *check) kit(t quant.Type, tokens int, apart bool, long vulkan.Arithmetic
 // distinct is how many rows of a weight differ; they repeat.
 const distinct = 61
 
-// weights are random ones [rows, cols] of type t, whose products with a row of ones have a deviation of one; or
-// positive ones.
+// weights returns random weights [rows, cols] of type t. Their products with a row of ones have a deviation of one. If
+// positive is set, all weights are positive.
 func (k *kit) weights(t quant.Type, rows, cols int, positive bool) []byte {
 	key := [3]int{rows, cols, 0}
 	if positive {
@@ -182,7 +182,8 @@ func (k *kit) bytesRead() float64 {
 	return sum
 }
 
-// products are of one input, of which all have the columns.
+// products returns a call that computes products of one input with matrices of these shapes. All have the same number
+// of columns.
 func (k *kit) products(shapes [][2]int) func(compute.Verbs) {
 	var p compute.Products
 	x := k.input(shapes[0][1])
@@ -192,7 +193,7 @@ func (k *kit) products(shapes [][2]int) func(compute.Verbs) {
 	return func(v compute.Verbs) { v.MatMul(x, p) }
 }
 
-// layer returns a dense layer as a model computes it, but for attention itself.
+// layer returns a dense layer as a model computes it, without attention itself.
 func (k *kit) layer(s dims) func(compute.Verbs) {
 	k.chained = true
 	x, norm := k.input(s.embd), k.ones(s.embd)
@@ -217,7 +218,8 @@ func (k *kit) layer(s dims) func(compute.Verbs) {
 // oneIn is of how many neurons of a sparse layer one is computed.
 const oneIn = 10
 
-// sparse returns a feed-forward layer by neuron over a random set, of which every neuron is active.
+// sparse returns a call that computes a feed-forward layer by neuron over a random set. Every neuron of the set is
+// active.
 func (k *kit) sparse(s dims) func(compute.Verbs) {
 	k.chained = true // by scratch
 	x, out := k.input(s.embd), k.output(s.embd, 0)

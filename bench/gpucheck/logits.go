@@ -39,12 +39,12 @@ func (c *check) repetitions() int {
 const text = "The old king had three daughters, and the youngest of them was so fair that the sun itself, which had seen so much, wondered " +
 	"whenever it shone on her face. Near the castle lay a great dark forest, and in the forest under an old lime tree was a well."
 
-// logits are those of a few decoded tokens, and how they agree with others.
+// logits are the logits of a few decoded tokens, and how they agree with others.
 type logits struct {
 	rows  [][]float32
 	again bool    // a second time gave the same bytes
 	share float64 // the largest difference from the reference's, by the largest logit
-	other int     // rows whose likeliest token is another one
+	other int     // rows with another likeliest token
 	of    bool    // they were compared
 }
 
@@ -81,7 +81,7 @@ func (t *trial) decode(ctx context.Context, c *check, e *engine.Engine) error {
 	return nil
 }
 
-// decoded returns the logits behind each of tokens, one token a step.
+// decoded returns the logits after each of tokens, one token a step.
 func decoded(e *engine.Engine, tokens []int32) ([][]float32, error) {
 	s := e.NewSequence()
 	defer e.Release(s)

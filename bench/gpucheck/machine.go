@@ -129,7 +129,7 @@ func measuredTables(w *checkup.Report, m *measure.Machine) {
 	}
 }
 
-// installed returns what of system, loaders and drivers is there.
+// installed returns which parts of the system, loaders and drivers are installed.
 func installed(ctx context.Context) [][]string {
 	cpu := hw.Detect()
 	rows := [][]string{

@@ -67,7 +67,7 @@ func (c *check) sectionOf(t *testing.T, name string) string {
 	return w.Text()
 }
 
-// rows returns the cells of every table's rows in text whose first cell matches.
+// rows returns the cells of all tables' rows in text that have first as their first cell.
 func rows(text, first string) (found [][]string) {
 	for _, line := range strings.Split(text, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
@@ -269,7 +269,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCompare: logits are held to others by the largest difference and by their choices.
+// TestCompare: logits are compared by the largest difference and by the likeliest tokens.
 func TestCompare(t *testing.T) {
 	l, to := logits{rows: [][]float32{{1, 2}, {4, 3}}}, logits{rows: [][]float32{{1, 2}, {3, 5}}}
 	if l.compare(&to); l.share != 2.0/5 || l.other != 1 || !l.of {
@@ -281,7 +281,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCutOff: behind its time limit a part begins nothing new, and says so.
+// TestCutOff: after its time limit a part begins nothing new, and reports that.
 func TestCutOff(t *testing.T) {
 	testenv.Thorough(t)
 	c := software(t)

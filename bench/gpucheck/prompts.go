@@ -69,7 +69,7 @@ func prompts(ctx context.Context, c *check, w *checkup.Report) error {
 	return errors.Join(failed...)
 }
 
-// promptKernels returns those whose time a prompt takes.
+// promptKernels returns the kernels that take a prompt's time.
 func (c *check) promptKernels() (all []kernel) {
 	s := c.dims()
 	for _, kern := range c.kernels() {

@@ -37,7 +37,7 @@ type answer struct {
 	gaps  []time.Duration
 }
 
-// run has all clients ask s.
+// run makes all clients send their requests to s.
 func (w *work) run(ctx context.Context, s server) (seen, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

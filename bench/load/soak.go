@@ -92,7 +92,7 @@ func watch(ctx context.Context, s server, pid int, t *tally) {
 	}
 }
 
-// held says what the process holds: memory and open files as Linux tells them, and what the server's metrics tell of
+// held reports what the process holds: memory and open files from Linux, and what the server's metrics say about
 // itself.
 func held(s server, pid int) string {
 	var out []string
@@ -168,7 +168,7 @@ func anything(models []string, rng *rand.Rand) (path string, body []byte, good b
 	r.body["model"] = model
 	text, err := json.Marshal(r.body)
 	if err != nil {
-		panic(err) // of texts and numbers only
+		panic(err) // it holds texts and numbers only
 	}
 	if rng.IntN(6) > 0 {
 		return r.path, text, true

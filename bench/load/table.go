@@ -16,7 +16,7 @@ func (r results) add(clients int, server string, s seen) {
 	r[clients][server] = append(r[clients][server], s)
 }
 
-// figures are a table's, each of which is better where it is greater.
+// figures are a table's figures. Greater is better.
 var figures = []struct {
 	name string
 	of   func(s seen) float64

@@ -33,7 +33,7 @@ func (s *subject) answers(ctx context.Context, all []question, jobs int) ([]answ
 	return list, nil
 }
 
-// point replaces answers that are those of the questions that they should be the same as by these questions' names.
+// point replaces an answer by the name of the question that it should equal, if it does.
 func point(all []question, list []answer) {
 	values := map[string]string{}
 	for _, a := range list {

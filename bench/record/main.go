@@ -1,4 +1,4 @@
-// Command record writes down what a powerinfer binary answers, so that a later binary can be held to the same bytes:
+// Command record records the answers of a powerinfer binary, so that a later binary can be compared byte by byte:
 // greedy texts, perplexities with a hash of all saved predictions, prepared files and plans, of every model family,
 // element type, sparse mode and thread count, on the processor and on Mesa's software GPU. The models are synthetic
 // ones of fixed seeds, made anew each time, and the embedded model.
@@ -7,11 +7,10 @@
 //	go run ./bench/record compare bench/record/testdata/7d56a66.txt new.txt
 //
 // compare names each case that differs and exits with 1. Bytes depend on the processor's instruction sets and, on the
-// GPU, on the Vulkan driver. Both stand in the record's header, and records whose headers differ in them are not
-// compared: take both on one machine then. --only WORDS restricts both commands to the cases whose names contain WORDS:
-// --only "cpu opt".
+// GPU, on the Vulkan driver. The record's header has both. Records with different headers are not compared: take both on
+// one machine then. --only WORDS restricts both commands to the cases with names that contain WORDS: --only "cpu opt".
 //
-// How fast two binaries are is measured by bench/compare --old.
+// bench/compare --old compares the speed of two binaries.
 package main
 
 import (
@@ -88,7 +87,7 @@ func take(ctx context.Context, c *cli.Command) error {
 	return r.write(c.String("out"))
 }
 
-// filter returns the elements of list whose names contain words.
+// filter returns the elements of list with names that contain words.
 func filter[T any](list []T, name func(T) string, words string) []T {
 	var kept []T
 	for _, v := range list {

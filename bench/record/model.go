@@ -73,7 +73,8 @@ func types() []quant.Type {
 	return []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
 }
 
-// spec returns a small model whose rows fill the blocks of every type; families with grouped heads have them.
+// spec returns a small model with rows that fill the blocks of every type. Families with grouped heads have grouped
+// heads.
 func spec(family string, t quant.Type) synth.Spec {
 	s := synth.Spec{Arch: family, Type: t, Layers: 2, Embd: 256, FF: 512, Heads: 4, Sparsity: 0.9, PowerLaw: 1, Seed: 11}
 	switch family {
@@ -87,7 +88,7 @@ func spec(family string, t quant.Type) synth.Spec {
 
 func typeName(t quant.Type) string { return strings.ToLower(t.String()) }
 
-// plainModels returns all families in all types, and some whose activation is never zero.
+// plainModels returns all families in all types, and some models with activations that are never zero.
 func plainModels() []*model {
 	var list []*model
 	for _, family := range families() {

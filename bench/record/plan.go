@@ -29,7 +29,7 @@ func layerKeys() []string {
 	return []string{"gpu", "attention_on_gpu", "predictor_on_gpu", "hot", "vram", "ram", "dense_seconds", "hot_seconds", "cold_seconds", "wait_seconds", "seconds"}
 }
 
-// figures returns the numbers of a plan and not its labels. Those of layers are hashed, but for the number of hot
+// figures returns the numbers of a plan without its labels. It hashes the numbers of layers, except the number of hot
 // neurons.
 func figures(data []byte) (string, error) {
 	var plan map[string]any
@@ -124,7 +124,7 @@ func planned(name string, m *model, flags string) question {
 	}}
 }
 
-// describedPlans returns those of described models on described machines: nothing in them depends on this machine.
+// describedPlans returns plans of described models on described machines: nothing in them depends on this machine.
 func describedPlans() []question {
 	var list []question
 	add := func(flags string) { list = append(list, planned(flags, nil, "--describe "+flags)) }
@@ -162,7 +162,7 @@ func digits(text string) string {
 	return fmt.Sprintf("%d numbers %s", len(words), hash([]byte(strings.Join(words, " "))))
 }
 
-// modelPlans returns those of a model's file on a described machine, whose GPU holds some of it, or all.
+// modelPlans returns plans of a model's file on a described machine with a GPU that holds some of it, or all.
 func modelPlans(m *model) []question {
 	var list []question
 	for _, mode := range m.modes {

@@ -14,7 +14,7 @@ import (
 type question struct {
 	name  string
 	model *model // nil: none is needed
-	same  string // name of an earlier question that should have the same answer; it is pointed to if it has
+	same  string // name of an earlier question that should have the same answer; if it does, the record names it instead of the answer
 	ask   func(ctx context.Context, s *subject) (string, error)
 }
 
@@ -139,9 +139,8 @@ const (
 	allMemory  = "1"
 )
 
-// onGPU asks for text and predictions where a part of the model, or all of it, is computed by lavapipe, with what of it
-// was planned to lie there. Each takes seconds, so a mode of a family is asked for in one type, and a type in one
-// family.
+// onGPU asks for text and predictions while lavapipe computes a part of the model, or all of it, and for the plan of
+// that part. Each question takes seconds, so it asks for a mode of a family in one type, and for a type in one family.
 func onGPU(m *model) []question {
 	var list []question
 	add := func(name, mode, flags string) {

@@ -16,13 +16,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// subject is the binary whose answers are recorded, and a temporary folder for its caches and models.
+// subject is the binary that gives the recorded answers, and a temporary folder for its caches and models.
 type subject struct {
 	binary, dir string
 	env         []string
 	version     string // first line of powerinfer version
-	sum         string // of the binary
-	driver      string // of lavapipe; empty where there is none
+	sum         string // hash of the binary
+	driver      string // lavapipe's name and driver; empty: there is none
 }
 
 func newSubject(ctx context.Context, binary string) (*subject, error) {

@@ -45,7 +45,7 @@ const Old = "old"
 
 // Rounds is what is timed.
 type Rounds struct {
-	Name    string   // of the model, for progress
+	Name    string   // the model's name, for progress
 	Model   string   // GGUF file
 	Engines []Engine // the first is ours
 	Threads []int
@@ -56,7 +56,7 @@ type Rounds struct {
 	Apart   bool                             // an engine makes one test before it is another's turn: pairs see the machine in one state only if they are short
 	Say     func(format string, args ...any) // tells what is being done
 
-	// ReadBandwidth returns the bytes per second that so many threads read from memory; nil: it is not measured.
+	// ReadBandwidth returns the bytes per second that this many threads read from memory; nil: it is not measured.
 	ReadBandwidth func(threads int) (float64, error)
 }
 

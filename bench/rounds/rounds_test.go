@@ -81,7 +81,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A ratio is that of rounds, not of medians: here the machine is twice as fast in the second of three rounds.
+// TestRatiosWithinRounds: a ratio is taken within rounds, not between medians. Here the machine is twice as fast in the
+// second of three rounds.
 func TestRatiosWithinRounds(t *testing.T) {
 	got := ratios([]float64{10, 22, 9, 7}, []float64{5, 11, 3})
 	if len(got) != 3 || got[0] != 2 || got[1] != 2 || got[2] != 3 {
@@ -152,7 +153,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Of experts a token reads those that it uses.
+// TestWeightsOf: a token reads only the experts that it uses.
 func TestWeightsOf(t *testing.T) {
 	read := func(used int) int64 {
 		f := synthtest.File(t, synth.Spec{Arch: "qwen3moe", Type: quant.F16, Layers: 3, Embd: 64, FF: 32, Heads: 2, Experts: 8, Used: used, Vocab: 320})

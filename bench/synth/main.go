@@ -19,8 +19,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// shapes returns those of published models, less their layers; vocabularies are small, so that the head does not drown
-// a few layers.
+// shapes returns published models' shapes without the number of layers. Vocabularies are small, so that the head does
+// not dominate a few layers.
 func shapes() map[string]synth.Spec {
 	return map[string]synth.Spec{
 		"tiny":          {Arch: "llama", Embd: 256, FF: 1024, Heads: 8},

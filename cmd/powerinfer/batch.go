@@ -130,7 +130,7 @@ type batch struct {
 	all   powerinfer.Result // their tokens and guesses, summed
 }
 
-// run continues prompts, so many at a time, in their order.
+// run continues prompts in their order, parallel at a time.
 func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) error {
 	bar := progress.New("continuing prompts", progress.Runs)
 	defer bar.Finish()

@@ -21,7 +21,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// batchPrompt is a line of batch's input. Names are those of llama-server's API; what is nil is as the flags say.
+// batchPrompt is a line of batch's input. Names are those of llama-server's API. Fields that are nil take the flags'
+// values.
 type batchPrompt struct {
 	ID       json.RawMessage `json:"id"` // text or number
 	Prompt   string          `json:"prompt"`
@@ -165,8 +166,8 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 	return all, nil
 }
 
-// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that
-// the line number stands for is that of the whole file.
+// shard returns the prompts of shard I/N: every N-th prompt from number I on. Machines with different I answer
+// different prompts. If a prompt has no id, its line number in the whole file is its id.
 func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
 	first, of, _ := strings.Cut(name, "/")
 	i, errI := strconv.Atoi(first)

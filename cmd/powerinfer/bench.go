@@ -102,8 +102,7 @@ type benchModel struct {
 	options powerinfer.Options
 }
 
-// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context
-// together.
+// openBench opens the model with this many threads, for a number of sequences that together take tokens of context.
 func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads, tokens, sequences int) (*benchModel, error) {
 	b := &benchModel{}
 	var err error

@@ -40,27 +40,27 @@ echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "ta
 
 // talk is a conversation of a user with an open model.
 type talk struct {
-	command     *cli.Command // whose flags /set changes
+	command     *cli.Command // /set changes its flags
 	model       *powerinfer.Model
 	trace       *powerinfer.Trace // nil: nothing is traced
 	said        conversation.Conversation
 	format      *answer.Format        // nil: answers are read as they are
-	sampling    powerinfer.Sampling   // of the next answer but for its seed
-	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
+	sampling    powerinfer.Sampling   // for the next answer, without its seed
+	constraint  powerinfer.Generation // grammar or schema of every answer
 	input       editor.Reader
 	interactive bool                 // a person sits there
 	styled      bool                 // escape sequences may be written
 	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
 	keep        int                  // tokens of a prompt that a shift of the context leaves
 	attached    string               // by /read, to the next message
-	pictures    []attachment.Picture // by /image, likewise
+	pictures    []attachment.Picture // by /image, to the next message
 
-	load            time.Duration // of the model
+	load            time.Duration // time to load the model
 	answers, tokens int           // so far
-	further         int           // tokens behind an answer's first
+	further         int           // tokens after an answer's first
 	time            time.Duration // that generating these took
 	last            powerinfer.Result
-	evaluated       []int32 // the text whose keys and values the model has: the last answer with its prompt, or what /load brought
+	evaluated       []int32 // the text with keys and values in the model: the last answer with its prompt, or the text that /load read
 }
 
 // runChat holds a conversation.
@@ -140,7 +140,7 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	return t, t.openModel(ctx)
 }
 
-// openModel opens the model that -m names, with its template and what it says of sampling.
+// openModel opens the model that -m names, with its template and its settings for sampling.
 func (t *talk) openModel(ctx context.Context) error {
 	begin := time.Now()
 	template, err := modelTemplate(t.command)
@@ -164,7 +164,7 @@ func (t *talk) openModel(ctx context.Context) error {
 	return nil
 }
 
-// greet says what the user talks with.
+// greet tells the user which model answers.
 func (t *talk) greet() {
 	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()
@@ -188,8 +188,8 @@ func (t *talk) note(format string, a ...any) {
 	fmt.Fprintln(screen.Err, line)
 }
 
-// fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a
-// pipe it stays as it is.
+// fitted returns text broken between words to the width of the terminal's window. All lines except the first begin with
+// indent. If the output is a pipe, the text does not change.
 func (t *talk) fitted(text, indent string) string {
 	if !t.interactive {
 		return text

@@ -37,7 +37,7 @@ type chatAction struct {
 	run                  func(ctx context.Context, t *talk, argument string) error
 }
 
-// chatActions returns all of them.
+// chatActions returns all commands of a chat.
 func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
@@ -167,8 +167,8 @@ func (t *talk) attach(file string) error {
 // cacheOf returns the name of the file of a saved conversation's keys and values.
 func cacheOf(file string) string { return file + ".kv" }
 
-// save writes the conversation to a file and what the model computed of it to another, so that going on later does not
-// read it all again. Without the second one it is saved as well.
+// save writes the conversation to a file, and its keys and values to another, so that continuing later does not
+// evaluate everything again. If the second file cannot be written, the conversation is saved all the same.
 func (t *talk) save(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/save needs the name of a file")
@@ -194,8 +194,8 @@ func (t *talk) save(ctx context.Context, file string) error {
 	return nil
 }
 
-// restore goes on with a conversation that save wrote. Keys and values that cannot be used, as those of another model,
-// are computed again.
+// restore continues a conversation that save wrote. If its keys and values cannot be used, for example because they are
+// another model's, they are computed again.
 func (t *talk) restore(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/load needs the name of a file")
@@ -220,7 +220,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 // recalled is the number of a loaded conversation's last messages that /load shows.
 const recalled = 2
 
-// recall says what the conversation is, and shows its last question and answer.
+// recall describes the conversation, and shows its last question and answer.
 func (t *talk) recall() {
 	n := len(t.said.Messages)
 	earlier := ""
@@ -260,7 +260,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 	next := *t
 	err := next.openModel(ctx)
 	var full *powerinfer.MemoryError
-	if errors.As(err, &full) && before != "" { // memory may have room for one of them only; the embedded one is small
+	if errors.As(err, &full) && before != "" { // memory may have room for only one of the two models; the embedded one is small
 		if err := t.model.Close(); err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 	return closed
 }
 
-// describeModel says what the user talks with.
+// describeModel tells the user which model answers.
 func (t *talk) describeModel() {
 	i := t.model.Info()
 	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", screen.Plain(i.Name), i.Type, quantity.MiB(i.Bytes), quantity.Of(i.Context, "token"), t.model.Device())
@@ -357,7 +357,7 @@ func (t *talk) stats() error {
 	return nil
 }
 
-// thoughts shows those of the last answer.
+// thoughts shows the last answer's thoughts.
 func (t *talk) thoughts() error {
 	for i := len(t.said.Messages) - 1; i >= 0; i-- {
 		m := &t.said.Messages[i]

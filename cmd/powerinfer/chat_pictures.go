@@ -73,7 +73,7 @@ func (t *talk) tellUnseen() {
 	}
 }
 
-// tellPictures says what pictures the model is shown.
+// tellPictures tells the user which pictures the model sees.
 func (t *talk) tellPictures(all []attachment.Picture) error {
 	for i := range all {
 		line, err := all[i].Describe(t.model)
@@ -112,8 +112,8 @@ func (t *talk) pictured(message string) (marked string, pictures []attachment.Pi
 	return marked, pictures, false, t.tellPictures(pictures)
 }
 
-// withPictures returns the tokens of a text that is continued, with pictures in the places of marks in it, or before it,
-// and has g show them.
+// withPictures returns the tokens of a text that is continued, with pictures in the places of marks in it, or before
+// it. It makes g show the pictures.
 func withPictures(m *powerinfer.Model, text string, pictures []attachment.Picture, g *powerinfer.Generation) ([]int32, error) {
 	if !strings.Contains(text, attachment.Mark) {
 		text = strings.Repeat(attachment.Mark, len(pictures)) + text

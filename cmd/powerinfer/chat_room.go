@@ -7,8 +7,9 @@ import (
 )
 
 // Room in the context of a conversation, in tokens. An answer leaves room for the next message and its answer, up to
-// answerReserve, and takes at least half of what is free. Where less than leastRoom is free before an answer, the oldest
-// messages are left out until half of the context is. In small contexts these are a half and a quarter of it.
+// answerReserve, and takes at least half of the free tokens. If fewer than leastRoom tokens are free before an answer,
+// the oldest messages are left out until half of the context is free. In small contexts answerReserve and leastRoom are
+// a half and a quarter of the context.
 const (
 	answerReserve = 1024
 	leastRoom     = 512
@@ -36,8 +37,8 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 	return prompt, tokens, places, nil
 }
 
-// answerLimit returns how many tokens an answer to a prompt of so many may have, as powerinfer.Generation has it. own
-// says that the limit is for the sake of the next message.
+// answerLimit returns how many tokens an answer may have, in the form of powerinfer.Generation. prompted is the number
+// of the prompt's tokens. own says that the limit leaves room for the next message.
 func (t *talk) answerLimit(prompted int) (limit int, own bool) {
 	c := t.command
 	if c.IsSet("n-predict") || c.Bool("context-shift") || c.Bool("single-turn") {
@@ -48,7 +49,8 @@ func (t *talk) answerLimit(prompted int) (limit int, own bool) {
 	return max(1, free-min(answerReserve, context/2), free/2), true
 }
 
-// full tells where the context ended an answer to a prompt of so many tokens, or would have ended the next one.
+// full tells the user if the context ended an answer, or would end the next one. prompted is the number of the prompt's
+// tokens.
 func (t *talk) full(prompted int, limited bool) {
 	context := t.model.Info().Context
 	switch {

@@ -24,14 +24,14 @@ import (
 
 var talkFor = flag.Duration("talk", 0, "how long TestChatScreen talks at random; without it each action is done once")
 
-// thinking is a template whose answers begin with thoughts, and thoughtful a grammar by which they end: four lines of
-// them, then a line.
+// thinking is a template that begins answers with thoughts. thoughtful is a grammar that ends the thoughts: four lines
+// of them, then a line.
 const (
 	thinking   = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
 	thoughtful = `root ::= ([a-z ]{20,90} "\n"){4} "</think>" [A-Z]{20,60}`
 )
 
-// tube is powerinfer in a terminal whose screen is known: what counts is what a person sees.
+// tube is powerinfer in a terminal with a screen that the test reads: what a person sees is what counts.
 type tube struct {
 	t    *testing.T
 	tty  *os.File
@@ -39,7 +39,7 @@ type tube struct {
 	term vt.MockTerm
 	size vt.Coord
 
-	drawn    atomic.Int64 // times that the prompt and what is behind it was drawn
+	drawn    atomic.Int64 // how often the prompt and the text after it were drawn
 	statuses atomic.Int64 // status lines
 	answers  int64        // of them that were waited for
 
@@ -151,7 +151,7 @@ func (s *tube) rows() []string {
 	return all
 }
 
-// until waits until the screen is as ok says; it says what that is.
+// until waits until ok accepts the screen, and returns its rows. what describes the awaited state in messages.
 func (s *tube) until(what string, ok func(rows []string) bool) []string {
 	s.t.Helper()
 	for seen, closed := 0, false; !closed; seen, closed = s.after(seen) {
@@ -181,7 +181,7 @@ func (s *tube) keys(text string) {
 	}
 }
 
-// types types text behind an empty prompt, each character when the one before has appeared.
+// types types text after an empty prompt, each character once the one before has appeared.
 func (s *tube) types(text string) {
 	s.t.Helper()
 	state := -1
@@ -201,7 +201,7 @@ func (s *tube) press(key string) {
 	s.until("a line drawn anew", func([]string) bool { return s.drawn.Load() > drawn })
 }
 
-// prompt waits until the last line is an empty prompt with the cursor behind it.
+// prompt waits until the last line is an empty prompt with the cursor after it.
 func (s *tube) prompt() []string {
 	s.t.Helper()
 	return s.until("an empty prompt", func(rows []string) bool {
@@ -209,13 +209,13 @@ func (s *tube) prompt() []string {
 	})
 }
 
-// typed waits until what is behind the last prompt is text, over as many lines as that takes.
+// typed waits until the input after the last prompt is text, over as many lines as it takes.
 func (s *tube) typed(text string) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%q behind the prompt", text), func(rows []string) bool { return s.input(rows) == squeeze(text) })
 }
 
-// input returns what is behind the last prompt, without spaces.
+// input returns the text after the last prompt, without spaces.
 func (s *tube) input(rows []string) string {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if rest, ok := strings.CutPrefix(rows[i]+" ", "> "); ok {
@@ -225,7 +225,7 @@ func (s *tube) input(rows []string) string {
 	return ""
 }
 
-// squeeze returns text without white space, of which the screen has any where a line is broken.
+// squeeze returns text without white space, because the screen adds white space where a line is broken.
 func squeeze(text string) string {
 	return strings.Join(strings.Fields(text), "")
 }
@@ -240,7 +240,7 @@ func (s *tube) answered() []string {
 	return s.prompt()
 }
 
-// folded holds that the thought behind what was said is one line, of which nothing else is left.
+// folded checks that the thought after said is folded to one line, and that nothing else of it is left.
 func (s *tube) folded(said string, rows []string) {
 	s.t.Helper()
 	for i := len(rows) - 1; i >= 0; i-- {
@@ -275,11 +275,10 @@ var sayings = []string{
 	"hello", "Héllo wörld", "日本語の文章です", "cafe\u0301 au lait", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
 }
 
-// TestChatScreen talks as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the
-// prompt, thoughts are folded, Ctrl-C ends an answer, what is typed meanwhile waits for the prompt, and the prompt is
-// where it belongs, whatever the size. Widths are even: where a wide letter has one column left, terminals begin a line
-// and this one cuts the letter. -talk 20m goes on at random, from
-// another seed with POWERINFER_SEED=random.
+// TestChatScreen talks as a person does, and reads the screen. Text that was typed, pasted and recalled is after the
+// prompt. Thoughts are folded. Ctrl-C ends an answer. Text typed meanwhile waits for the prompt. The prompt is in the
+// right place, whatever the size. Widths are even: where a wide letter has one column left, terminals begin a line and
+// this one cuts the letter. -talk 20m continues at random, from another seed with POWERINFER_SEED=random.
 func TestChatScreen(t *testing.T) {
 	t.Parallel()
 	r := testenv.Rand(t)
@@ -313,7 +312,7 @@ func TestChatScreen(t *testing.T) {
 			say()
 			s.until("the beginning of an answer", func(rows []string) bool { return s.input(rows) != squeeze(said) })
 			s.keys("\x03")
-			s.answers++ // where Ctrl-C came behind the answer it has ended a prompt
+			s.answers++ // if Ctrl-C came after the answer, it ended a prompt
 			s.until("the end of the answer", func(rows []string) bool { return s.statuses.Load() >= s.answers && rows[len(rows)-1] == ">" })
 			s.keys("never mind")
 			s.until("what follows Ctrl-C", func(rows []string) bool { return strings.HasSuffix(rows[len(rows)-1], "never mind") })

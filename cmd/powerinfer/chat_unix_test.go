@@ -208,7 +208,7 @@ func TestChatTypedAhead(t *testing.T) {
 	}
 }
 
-// Where escape sequences are not wanted there are none, and powerinfer alone is a chat.
+// TestChatPlain: without escape sequences if they are not wanted; powerinfer without a command is a chat.
 func TestChatPlain(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {

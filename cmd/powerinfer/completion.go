@@ -20,9 +20,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 )
 
-// The library's own scripts complete no file names in fish, take a flag's value for a flag, and in bash execute what a
-// command line has in $( ) when a tab is typed. These ask the program for each word: __complete WORDS..., of which the
-// last is completed.
+// The scripts of the cli library complete no file names in fish and take a flag's value for a flag. In bash they
+// execute a command line's $( ) when the user types a tab. These scripts ask the program for each word instead:
+// __complete WORDS... completes the last word.
 
 //go:embed completion/powerinfer.bash
 var bashCompletion string
@@ -39,7 +39,7 @@ var completionShells = []string{"bash", "zsh", "fish"}
 // completeName is the hidden command that scripts call.
 const completeName = "__complete"
 
-// Lines by which a script is told to complete names by itself.
+// Lines in a completion's output that make the script complete names by itself.
 const (
 	fileNames   = ":files"
 	folderNames = ":folders"
@@ -144,8 +144,8 @@ func commandNames(root *cli.Command, current string) []string {
 	return lines
 }
 
-// flagBefore returns the flag whose value current is, and that value, which is all of current or what stands behind its
-// "=". onlyWords says that a -- has ended the flags.
+// flagBefore returns the flag to which current is the value, and that value: all of current, or the part after its "=".
+// onlyWords says that a -- has ended the flags.
 func flagBefore(c *cli.Command, before []string, current string) (f cli.Flag, value string, onlyWords bool) {
 	for _, word := range before {
 		switch {

@@ -51,12 +51,12 @@ func poolingFlag() cli.Flag {
 	}
 }
 
-// embeddings are texts with what came of them.
+// embeddings are texts with their vectors.
 type embeddings struct {
 	texts   []string
 	vectors [][]float32 // one for each text; with pooling none for each token
 	each    bool        // vectors are of tokens
-	labels  []string    // of a reranker's numbers
+	labels  []string    // labels of a reranker's numbers
 	norm    int
 }
 
@@ -131,7 +131,7 @@ func embeddingTexts(c *cli.Command) ([]string, error) {
 	return texts, nil
 }
 
-// embed returns the embeddings of texts, or a reranker's scores. between lies between a query and a document.
+// embed returns the embeddings of texts, or a reranker's scores. between separates a query from a document.
 func embed(ctx context.Context, s *session.Session, texts []string, pooling engine.Pooling, between string, norm int) (*embeddings, error) {
 	e := &embeddings{texts: texts, each: pooling == engine.PoolNone, labels: s.Labels(), norm: norm}
 	all := make([][]int32, len(texts))
@@ -161,8 +161,8 @@ func embed(ctx context.Context, s *session.Session, texts []string, pooling engi
 	return e, nil
 }
 
-// How many numbers of a vector are shown: the first of each where there are several texts, and the first and the last
-// of a token's.
+// How many numbers of a vector are shown: the first ones of each text if there are several texts, and the first and
+// last ones of a token.
 const (
 	shownOfText  = 16
 	shownOfToken = 3
@@ -212,7 +212,7 @@ func (e *embeddings) print(out io.Writer, pooling engine.Pooling) {
 	}
 }
 
-// numbers returns a vector's numbers with so many digits behind the point.
+// numbers returns a vector's numbers with this many digits after the point.
 func (e *embeddings) numbers(v []float32, digits int) []string {
 	out := make([]string, len(v))
 	for i, x := range v {
@@ -221,7 +221,7 @@ func (e *embeddings) numbers(v []float32, digits int) []string {
 	return out
 }
 
-// writeJSON writes a list of vectors or, as OpenAI's API does, an object; json+ has the cosines besides.
+// writeJSON writes a list of vectors or, as OpenAI's API does, an object. The format json+ adds the cosines.
 func (e *embeddings) writeJSON(out io.Writer, format string) {
 	digits := 7
 	if e.norm == 0 {

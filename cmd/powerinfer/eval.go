@@ -157,7 +157,7 @@ func evalRun(c *cli.Command, t *evaluate.Task, m *powerinfer.Model, options map[
 	}
 }
 
-// openEval opens the model for so many questions or programs at a time.
+// openEval opens the model for this many questions or programs at a time.
 func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*powerinfer.Model, error) {
 	if err := evaluate.CheckTaskSamples(c.String("output")); err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ type choices struct {
 	answers []map[string]float64 // [questions]
 }
 
-// resume takes in the samples of the run's beginning, and returns the questions that are left.
+// resume restores the samples of an earlier run, and returns the questions that are left.
 func (e *choices) resume(done []evaluate.TaskSample) (left []int) {
 	before := map[string]*evaluate.TaskSample{}
 	for i := range done {
@@ -252,16 +252,16 @@ func (e *choices) resume(done []evaluate.TaskSample) (left []int) {
 	return left
 }
 
-// What is read before questions are asked, to learn how long they will take, and how much more there must be of them
-// for that.
+// The text that the model reads before the questions, to learn how long they will take, and the amount of text from
+// which on such a trial is worthwhile.
 const (
 	trialText  = 1 << 10 // bytes
 	trialRead  = 128     // tokens of that, at most
 	worthTrial = 16      // trials
 )
 
-// foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the
-// beginning of the first. clock is what tells the time left later on.
+// foretell estimates how long the remaining questions will take, from how fast the model reads the beginning of the
+// first one. all is the number of their bytes. clock tells the remaining time later.
 func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *progress.Remaining) error {
 	if all < worthTrial*trialText {
 		return nil
@@ -331,7 +331,7 @@ type evalReport struct {
 	Run     evaluate.TaskRun               `json:"run"`
 	Metrics map[string]evaluate.TaskFigure `json:"metrics"`
 
-	Subjects map[string]evaluate.TaskFigure `json:"subjects,omitempty"` // of mmlu, by Main
+	Subjects map[string]evaluate.TaskFigure `json:"subjects,omitempty"` // mmlu's subjects, by Main
 	Verdicts []programVerdict               `json:"verdicts,omitempty"`
 }
 

@@ -29,7 +29,7 @@ const programTokens = 512
 // bytesOfToken is at least how many bytes of a program's prompt make a token, about.
 const bytesOfToken = 2
 
-// programContext returns the KV cache of programs that are written so many at a time, their prompts included.
+// programContext returns the size of the KV cache for writing programs, with their prompts, parallel at a time.
 func programContext(t *evaluate.Task, parallel, tokens int) int {
 	longest := 0
 	for i := range t.Programs {
@@ -38,7 +38,7 @@ func programContext(t *evaluate.Task, parallel, tokens int) int {
 	return parallel * (longest/bytesOfToken + tokens)
 }
 
-// programFlags are those of tasks in which programs are written.
+// programFlags returns the flags of tasks that write programs.
 func programFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "tries", Value: 1, Usage: "write `N` programs for each question; with more than one --temp is the sampler's usual one, else 0"},
@@ -62,7 +62,7 @@ func numbers(flag, list string) (all []int, err error) {
 	return all, nil
 }
 
-// evalPrograms has a model write programs, or takes given ones, and runs them where --execute asks for it.
+// evalPrograms makes a model write programs, or takes given ones, and runs them if --execute asks for it.
 func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	ks, err := numbers("pass-at", c.String("pass-at"))
 	if err != nil {
@@ -115,7 +115,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	return report.print(c.Bool("json"))
 }
 
-// writePrograms has the model write what is not written yet, and returns all.
+// writePrograms makes the model write the missing programs, and returns all.
 func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all []evaluate.TaskSample, run evaluate.TaskRun, err error) {
 	parallel, tries := c.Int("parallel"), c.Int("tries")
 	m, err := openEval(ctx, c, parallel, programContext(t, parallel, c.Int("n-predict")))
@@ -190,8 +190,8 @@ func (w *programs) left(tries int) (left []attempt) {
 // trialTokens are written of the first programs, to learn how long all will take.
 const trialTokens = 32
 
-// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many
-// at a time. clock tells the time.
+// foretell estimates how long writing the programs will take at most, parallel at a time, from how fast the model
+// writes the beginning of the first one. clock tells the remaining time.
 func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *progress.Remaining) error {
 	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
 		return nil
@@ -219,7 +219,7 @@ func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, c
 	return nil
 }
 
-// write has the model write programs, so many at a time.
+// write makes the model write programs, parallel at a time.
 func (w *programs) write(ctx context.Context, left []attempt, parallel int) error {
 	bar, rest := progress.New("writing programs", progress.Runs), progress.NewRemaining("programs")
 	defer bar.Finish()
@@ -266,7 +266,7 @@ func (w *programs) one(ctx context.Context, a attempt) (evaluate.TaskSample, err
 	return evaluate.TaskSample{ID: p.ID, Try: a.try, Completion: &written}, s.Err()
 }
 
-// inParallel calls do with the numbers below n, so many at a time, until one fails or ctx ends.
+// inParallel calls do with the numbers below n, parallel at a time, until one call fails or ctx ends.
 func inParallel(ctx context.Context, n, parallel int, do func(ctx context.Context, i int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

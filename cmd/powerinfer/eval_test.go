@@ -24,7 +24,7 @@ func ticking(while time.Duration) (r *progress.Remaining, told *[]string) {
 	return r, told
 }
 
-// TestForetell: before the first question the time of all of them is told, from that of a trial of known length.
+// TestForetell: before the first question the time of all of them is estimated, from a trial of known length.
 func TestForetell(t *testing.T) {
 	t.Setenv("POWERINFER_PATIENCE", "2s")
 	const sequences = 2
@@ -42,7 +42,7 @@ func TestForetell(t *testing.T) {
 		left = append(left, i)
 		all += e.task.Items[i].Bytes()
 	}
-	// The trial reads 128 tokens, whose number in all of the questions is that in two of them times fifty.
+	// The trial reads 128 tokens. All questions have questions/2 times as many tokens as two of them.
 	first := e.task.Items[0].Choices[0]
 	tokens := len(m.Tokenize(strings.Repeat(first.Context+first.Continuation, 2), true, false)) * questions / 2
 	for _, c := range []struct {

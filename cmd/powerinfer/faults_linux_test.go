@@ -350,7 +350,7 @@ var cachedTokens = regexp.MustCompile(`"cached_tokens":[0-9]+,`)
 
 func wholeLines(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
-// folder makes a folder next to that of the inputs.
+// folder makes a folder next to the inputs' folder.
 func (f *faultRun) folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(f.root, strings.ReplaceAll(f.w.name, " ", "-")+"-")

@@ -37,8 +37,8 @@ func fileFlags() map[string]access {
 	}
 }
 
-// argumentAccess returns what a command does with the files that its arguments name, in their order. A model that is
-// named by a word is that of -m by then.
+// argumentAccess returns how a command accesses the files that its arguments name, in their order. By then, a model
+// that a word names has become the model of -m.
 func argumentAccess(command string) []access {
 	switch command {
 	case "quantize":

@@ -7,7 +7,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// TestFileArguments: every argument whose name stands for a file or a folder is known to be read or written, likewise.
+// TestFileArguments: for every argument with a name that stands for a file or a folder, argumentAccess says whether it
+// is read or written.
 func TestFileArguments(t *testing.T) {
 	names := regexp.MustCompile(`\b(FILE|FOLDER|MODEL|IN|OUT|PREDICTORS)\b`)
 	seen := 0
@@ -26,8 +27,8 @@ func TestFileArguments(t *testing.T) {
 	}
 }
 
-// TestFileFlags: every flag whose help names a file or a folder is known to be read or written, so that no command can
-// write what it reads.
+// TestFileFlags: for every flag with a file or a folder in its help, it is known whether it is read or written, so that
+// no command can overwrite its input.
 func TestFileFlags(t *testing.T) {
 	names := regexp.MustCompile("`(FILE|FOLDER)`")
 	known, seen := fileFlags(), 0

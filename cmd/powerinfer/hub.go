@@ -64,8 +64,8 @@ func hubModel(text string) (hub.Name, error) {
 	return n, err
 }
 
-// fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m
-// and -md.
+// fetched returns an action that first downloads the models of -hf and -hfd to the cache, makes them the models of -m
+// and -md, and then does action.
 func fetched(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("list-devices") {
@@ -210,8 +210,8 @@ func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(co
 	return m, err
 }
 
-// downloading shows the progress of a download of what the user called so, and says what an interruption leaves. In a
-// pipe it is a line at the beginning.
+// downloading shows the progress of a download, and says what an interruption leaves. called is the user's name for the
+// model. In a pipe it prints one line at the beginning.
 func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
 	var bar *progress.Bar

@@ -208,8 +208,8 @@ func matrixWriter(c *cli.Command) (*matrixFile, error) {
 	return w, atomicfile.Check(w.path, kind)
 }
 
-// partial returns a free name for the file that holds what is collected until all is read. Such files of interrupted
-// runs stay; the user is told of those that are not among the inputs.
+// partial returns a free name for the file that holds the collected data until all text is read. Such files of
+// interrupted runs stay; partial tells the user about those that are not among the inputs.
 func (w *matrixFile) partial(inputs []string) string {
 	for n := 1; ; n++ {
 		name := w.path + ".partial"

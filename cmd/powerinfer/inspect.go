@@ -55,7 +55,7 @@ type inspection struct {
 	Magic     string          `json:"magic"`
 	Version   uint32          `json:"version"`
 	Alignment uint64          `json:"alignment"`
-	Bytes     int64           `json:"bytes"` // of tensor data
+	Bytes     int64           `json:"bytes"` // size of tensor data
 	Elements  int64           `json:"elements"`
 	Metadata  map[string]any  `json:"metadata"`
 	Tensors   []tensorSummary `json:"tensors"`

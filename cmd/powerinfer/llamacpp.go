@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// A llamaFlag is a flag of llama.cpp's whose wish is granted anyway, so that commands written for it work unchanged.
+// A llamaFlag is a flag of llama.cpp that asks for something we do anyway. It is accepted so that commands written for
+// llama.cpp work unchanged.
 type llamaFlag struct {
 	names []string
 	value bool   // it has a value
@@ -139,8 +140,8 @@ func granted(name string) (why string, ok bool) {
 	return "", false
 }
 
-// grant adds to a command that loads a model those of grantedFlags that it does not have, hidden, and has one note name
-// those that a user gave.
+// grant adds to a command that loads a model the flags of grantedFlags that it lacks, hidden. If a user gave any of
+// them, one note names them.
 func grant(c *cli.Command) {
 	own := map[string]bool{}
 	for _, f := range c.Flags {
@@ -193,11 +194,11 @@ func noteGranted(c *cli.Command, flags []llamaFlag) {
 	}
 }
 
-// benchValues are flags without a value that have one in llama-bench: 0, 1, or a list of them.
+// benchValues are flags that take no value here and one in llama-bench: 0, 1, or a list of them.
 var benchValues = []string{"mmap", "mmp", "direct-io", "dio", "no-op-offload", "nopo", "no-host"}
 
-// withOptionalValues joins flags with the value after them that llama.cpp lets be left out: -fa, and in llama-bench
-// those of benchValues.
+// withOptionalValues joins flags to the value after them if the value is optional in llama.cpp: -fa, and in llama-bench
+// the flags of benchValues.
 func withOptionalValues(args []string) []string {
 	bench := len(args) > 1 && args[1] == "bench"
 	var out []string

@@ -130,7 +130,7 @@ const (
 	reportCurves = "curves.png"
 	reportRanks  = "ranks.png"
 	reportMap    = "map.png"
-	reportReuse  = "reuse.png" // of experts
+	reportReuse  = "reuse.png" // reuse of experts
 )
 
 func reportFiles() []string {

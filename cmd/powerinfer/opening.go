@@ -73,7 +73,7 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 	return powerinfer.Open(ctx, path, o)
 }
 
-// openSession opens the model that -m names, or the embedded one, with a progress bar, for so many texts at a time.
+// openSession opens the model that -m names, or the embedded one, with a progress bar, for sequences texts at a time.
 func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.Session, session.Options, error) {
 	o, err := flags.ReadServed(c, sequences)
 	if err != nil {
@@ -136,7 +136,7 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 	}
 }
 
-// readText returns the text of -p, or of the file behind -f ("-" is standard input).
+// readText returns the text of -p, or of the file that -f names ("-" is standard input).
 func readText(c *cli.Command) (string, error) {
 	file := c.String("file")
 	if file == "" {

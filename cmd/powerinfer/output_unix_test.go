@@ -67,7 +67,7 @@ func shownBy(t *testing.T, folder, stdin string, env []string, args ...string) s
 // ours are the escape sequences of this program: SGR, what erases and moves, and what bars of progress write.
 var ours = regexp.MustCompile(`\x1b\[(?:[0-9]{1,2}(?:;[0-9]{1,2})*m|0?m|K|J|[0-9]+A|\?2004[hl])`)
 
-// harmless holds that a terminal was shown nothing that commands it but for our own sequences.
+// harmless checks that the terminal got no escape sequences except our own.
 func harmless(t *testing.T, shown string, sequences bool) {
 	t.Helper()
 	rest := strings.ReplaceAll(shown, "\r\n", "\n")

@@ -22,8 +22,8 @@ import (
 // perplexityContext is llama.cpp's window where -c is not given.
 const perplexityContext = 512
 
-// perplexityOutputs is the number of rows of logits held at a time, as many as so many sequences need: 128 of a 150k
-// vocabulary are 75 MiB.
+// perplexityOutputs is the number of rows of logits held at a time, set through Limits.Sequences: 128 rows of a
+// vocabulary of 150k are 75 MiB.
 const perplexityOutputs = 128
 
 func perplexityCommand() *cli.Command {
@@ -116,7 +116,8 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-// divergence compares the model's predictions with saved ones, whose text and context are theirs.
+// divergence compares the model's predictions with saved ones. It takes the text and the context from the saved
+// predictions.
 func divergence(ctx context.Context, c *cli.Command) error {
 	path := c.String("kl-divergence-base")
 	switch {
@@ -166,7 +167,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	return d.Report(screen.Out)
 }
 
-// openWindow opens the model for windows of so many tokens.
+// openWindow opens the model for windows of this many tokens.
 func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Model, error) {
 	m, err := open(ctx, c, func(o *powerinfer.Options) {
 		o.Limits.Context, o.Limits.Sequences = window, perplexityOutputs
@@ -181,8 +182,8 @@ func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Mo
 	return m, nil
 }
 
-// running writes figures as they come to standard output. Where that is a terminal, whose line the progress bar has, it
-// keeps them until the bar is done.
+// running writes figures to standard output as they come. On a terminal, where the progress bar has the line, it keeps
+// them until the bar is done.
 type running struct {
 	io.Writer
 	kept *strings.Builder

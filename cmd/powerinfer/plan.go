@@ -214,7 +214,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	return b, close, err
 }
 
-// planRAM has o say what of the machine's RAM the model may take.
+// planRAM sets in o how much of the machine's RAM the model may take.
 func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.Options) error {
 	budget, err := flags.ReadRAM(c)
 	if err != nil {
@@ -235,7 +235,7 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	return nil
 }
 
-// planSSD has m have the SSD that is described, if one is.
+// planSSD adds the described SSD to m, if there is one.
 func planSSD(c *cli.Command, m *planner.Machine) error {
 	if !c.IsSet("ssd") {
 		return nil

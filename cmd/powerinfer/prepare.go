@@ -24,7 +24,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// calibrationFlags returns those of prepare and profile.
+// calibrationFlags returns the flags of prepare and profile.
 func calibrationFlags() []cli.Flag {
 	return append(flags.Model(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
@@ -289,7 +289,7 @@ func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 	return err
 }
 
-// printPrepared prints a line for each layer, and what all of them come to.
+// printPrepared prints a line for each layer, and their totals.
 func printPrepared(out io.Writer, r *prepare.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "layer\tmode\tactive\talways\trank\trecall\tfound\tprecision\taccuracy\tdense\texact\tpredict\t")

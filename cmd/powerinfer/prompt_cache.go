@@ -29,7 +29,7 @@ func promptCacheFlags() []cli.Flag {
 type promptCache struct {
 	path          string // empty: there is none
 	all, readOnly bool
-	held          []int32 // the text whose keys and values the file holds
+	held          []int32 // the text with keys and values in the file
 }
 
 func readPromptCache(c *cli.Command) (promptCache, error) {
@@ -67,8 +67,8 @@ func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	return nil
 }
 
-// save writes what the file lacks of the prompt and, if all is kept, of the text that was generated behind it. It does
-// so for an interrupted generation, too.
+// save writes the part of the prompt that the file lacks. If all is set, it also writes the text that was generated
+// after it. It does so for an interrupted generation, too.
 func (p *promptCache) save(ctx context.Context, m *powerinfer.Model, prompt, generated []int32) error {
 	if p.path == "" || p.readOnly {
 		return nil

@@ -205,7 +205,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	return nil
 }
 
-// readGeneration reads the flags about the text that is generated, but for those of sampling.
+// readGeneration reads the flags about the generated text, except those of sampling.
 func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 	g := powerinfer.Generation{
 		Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose"), Shift: c.Bool("context-shift"),
@@ -263,7 +263,7 @@ type text struct {
 	bar    *progress.Bar
 	prompt string // printed before the first token
 	begun  bool
-	err    error // of writing
+	err    error // the first error of writing
 }
 
 func newText(w io.Writer, what string) *text {

@@ -19,10 +19,10 @@ import (
 // standIn is the key of a script's stand-in for the Hugging Face hub, a **hubtest.Hub.
 type standIn struct{}
 
-// startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types,
-// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token
-// hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: cut=BYTES and cuts=TIMES of lost
-// connections, silent=true of connections on which nothing more comes instead, new=FILE adds one to tales/small; hub stop
+// startHub starts a hub for a script, which HF_ENDPOINT names. tales/small holds the embedded model as two types,
+// tales/parts holds it in two files, tales/drafted holds it with a damaged draft model, and tales/gated holds it for
+// the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes the hub: cut=BYTES and
+// cuts=TIMES lose connections, silent=true stops sending on them instead, new=FILE adds a file to tales/small. hub stop
 // ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)

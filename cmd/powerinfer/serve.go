@@ -128,7 +128,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
-// loadServed loads the model, with a progress bar, and has it answer.
+// loadServed loads the model, with a progress bar, and makes it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
 	e, so, err := openSession(ctx, c, o.Slots)
 	if err != nil {

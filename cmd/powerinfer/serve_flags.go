@@ -85,7 +85,7 @@ func clientBounds(c *cli.Command, o *server.Options) error {
 	return nil
 }
 
-// libraryFlags are those of a server with several models.
+// libraryFlags returns the flags of a server with several models.
 func libraryFlags() []cli.Flag {
 	return flags.About(flags.ModelSubject, []cli.Flag{
 		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: flags.Env("MODELS_DIR")},

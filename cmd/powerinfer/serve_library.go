@@ -24,8 +24,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// several reports whether the flags ask for a server of several models: those of a folder and of the cache, or of the
-// cache alone.
+// several reports whether the flags ask for a server of several models: the models of a folder and of the cache, or of
+// the cache alone.
 func several(c *cli.Command) bool {
 	return c.String("models-dir") != "" || c.String("model") == "" && !c.IsSet("hf-repo") && (c.IsSet("models-max") || c.Bool("no-models-autoload"))
 }
@@ -109,7 +109,7 @@ type modelOpener struct {
 	c       *cli.Command
 	session session.Options
 	model   server.ModelOptions
-	opened  func(*server.Model) // told of each model; nil: nobody is
+	opened  func(*server.Model) // called with each model; may be nil
 }
 
 // Need returns the memory that the model in a file would take.

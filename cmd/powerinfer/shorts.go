@@ -53,7 +53,7 @@ type shortRow struct {
 	Name       string  `json:"name"`
 	Also       string  `json:"also,omitempty"` // the family's name, where that alone means this model
 	Hub        string  `json:"hub"`
-	Bytes      int64   `json:"bytes"`  // of the download
+	Bytes      int64   `json:"bytes"`  // bytes to download
 	Memory     int64   `json:"memory"` // bytes
 	Parameters float64 `json:"parameters"`
 	Active     float64 `json:"active"` // parameters that a token needs

@@ -232,8 +232,8 @@ func (v *soaked) report(ctx context.Context, done, left *atomic.Int64) {
 	}
 }
 
-// TestSoakOnDisk: a server of a model twice as large as it may take of memory, and four clients that ask different
-// things and often leave before the answer is complete. Every complete answer is that of a server without limit, memory
+// TestSoakOnDisk: a server has a model twice as large as its memory limit, and four clients that ask different things
+// and often leave before the answer is complete. Every complete answer equals that of a server without a limit. Memory
 // stays within the limit, and nothing of the clients that left stays.
 func TestSoakOnDisk(t *testing.T) {
 	s := newSoaking(t)

@@ -213,7 +213,7 @@ func meansModel(words []string) bool {
 // hyphened matches names such as orca-mini and command-r.
 var hyphened = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 
-// holdsModel reports whether a name is that of a folder with a GGUF file or a model of Hugging Face's form in it.
+// holdsModel reports whether a name is a folder that holds a GGUF file or a model of Hugging Face's form.
 func holdsModel(name string) bool {
 	entries, _ := os.ReadDir(name)
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {

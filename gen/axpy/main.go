@@ -18,11 +18,11 @@ const batch = 16 // rows of one call at most: eight pairs of 15·127·2 fit 16 b
 
 // Layout of the local memory, which stays below the 800 bytes of functions that do not grow their stack.
 const (
-	localPair  = 0                        // of rows: [batch/2][2][32]byte coefficients of pairs, for low and high unpacking
+	localPair  = 0                        // for rows: [batch/2][2][32]byte coefficients of pairs, for low and high unpacking
 	localStart = localPair + batch/2*2*32 // [2][32]byte the sums' starting values
 	localScale = localStart + 2*32        // [2][2][8]f32 block scales in the sums' order
 	localBytes = localScale + 2*2*32
-	groupStart = batch / 2 * 32 // of groups: behind [batch/2][32]byte
+	groupStart = batch / 2 * 32 // for groups: after [batch/2][32]byte
 	groupLocal = groupStart + 2*32
 	scaleBytes = 512  // f16 scales of a group's superblock
 	sumBytes   = 1024 // floats of a superblock
@@ -42,13 +42,13 @@ func define(name string, v ...uint32) {
 // to block j, so low unpacking gives blocks 0, 1, 4, 5 and high unpacking 2, 3, 6, 7.
 type adder struct {
 	typ   quant.Type
-	group bool // neurons of a group share scales that lie apart; otherwise every row has its own
+	group bool // neurons of a group share scales that are stored apart; otherwise every row has its own
 
 	sum, rows, next, n reg.Register
 	off                reg.Register // into rows
 	coef, pairs        reg.Register
-	scales, scale      reg.Register // of groups
-	soon               reg.Register // from scales to those of the next group
+	scales, scale      reg.Register // for groups
+	soon               reg.Register // bytes from scales to the next group's
 	local              Mem
 }
 
@@ -131,7 +131,7 @@ func (k *adder) prefetch() {
 	JNZ(LabelRef("fetch"))
 }
 
-// product leaves coefficient times block scale of row r behind p.
+// product leaves in v the coefficient times the block scale of row r after p.
 func (k *adder) product(p, c reg.Register, r int, v, tmp reg.VecPhysical) {
 	q := GP64()
 	MOVQ(Mem{Base: p, Disp: 8 * r}, q)
@@ -140,8 +140,8 @@ func (k *adder) product(p, c reg.Register, r int, v, tmp reg.VecPhysical) {
 	VMULPS(v, tmp, v)
 }
 
-// products leaves the scales that make the largest of a block 127: their
-// inverse in Y1. Blocks whose largest is below 2^-100 add nothing.
+// products stores the scales with which a block's largest product becomes 127, and leaves their inverse in Y1. Blocks
+// with a largest product below 2^-100 add nothing.
 func (k *adder) products() {
 	left, p, c := GP64(), GP64(), GP64()
 	most, v, w := reg.Y0, reg.Y2, reg.Y3
@@ -220,7 +220,7 @@ func (k *adder) unpackings(v, tmp reg.VecPhysical, m Mem) {
 	VMOVDQU(tmp, m.Offset(32))
 }
 
-// groupPairs does the same for a group, whose coefficients are bytes already.
+// groupPairs does the same for a group, which has coefficients in bytes already.
 func (k *adder) groupPairs() {
 	left, p, at, w, total, b := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	MOVQ(k.pairs, left)

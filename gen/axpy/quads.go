@@ -35,7 +35,7 @@ var (
 	sums = zmm[16:] // [vector][nibble][quarter] of one superblock, as dwords
 )
 
-// quarters are the parts that interleaving four vectors of bytes makes of them: the first, second, third and last four
+// quarters is the number of parts that interleaving four vectors of bytes gives: the first, second, third and last four
 // bytes of each 128-bit lane.
 const quarters = 4
 
@@ -107,7 +107,8 @@ func (k *quads) starts() {
 	VPBROADCASTD(total.(reg.GP).As32(), k.start)
 }
 
-// products adds up all neurons' products with a superblock of outputs, and asks for the same of those that come next.
+// products adds up all neurons' products with a superblock of outputs, and prefetches the same superblock of the
+// neurons that come next.
 func (k *quads) products() {
 	vectors := k.bytes() / 64
 	for _, s := range sums[:vectors*k.nibbles()*quarters] {
@@ -159,7 +160,7 @@ func (k *quads) products() {
 	JNZ(LabelRef("quad"))
 }
 
-// interleave makes of vectors of four neurons' bytes quarters whose dwords have a byte of each.
+// interleave turns vectors of four neurons' bytes into quarters. Each dword of a quarter has a byte of each neuron.
 func (k *quads) interleave() {
 	a, b, c, d := k.row[0], k.row[1], k.row[2], k.row[3]
 	VPUNPCKLBW(b, a, k.low)
@@ -172,8 +173,8 @@ func (k *quads) interleave() {
 	VPUNPCKHWD(d, k.high, d)
 }
 
-// flush adds a superblock's scaled integers to the sum. A vector of 64 bytes is two of the layout, whose outputs lie at
-// places of sixteen: eight of either of its lanes, which two quarters hold.
+// flush adds a superblock's scaled integers to the sum. A vector of 64 bytes is two of the layout's vectors. Two
+// quarters hold eight outputs of either of its lanes, at places of sixteen.
 func (k *quads) flush() {
 	nibbles, tmp, v := k.nibbles(), k.row[0], k.row[1]
 	for i := range k.bytes() / 64 {

@@ -1,5 +1,5 @@
 // Command gemm writes internal/compute/cpu/gemm/tile_amd64.s and its stubs: the tiles of float32 matrix products, and
-// the transposition that packs their operands. Layouts are those of package gemm (pack.go).
+// the transposition that packs their operands. The layouts are defined in package gemm (pack.go).
 package main
 
 import (

@@ -44,7 +44,7 @@ func multiplyTiles(a, b, sum int) {
 	tileBytes(fmt.Sprintf("TDPBF16PS TMM%d, TMM%d, TMM%d", b, a, sum), 0xc4, 0xe2, byte(^b&15)<<3|2, 0x5c, byte(0xc0|sum<<3|a))
 }
 
-// tileMemory emits a load or a store of a tile, whose rows lie stride bytes apart.
+// tileMemory emits a load or a store of a tile with rows stride bytes apart.
 func tileMemory(mnemonic string, tile, disp int, base, stride reg.GPPhysical) {
 	prefix, text := byte(0x7b), fmt.Sprintf("(%s)(%s*1)", base.Asm(), stride.Asm())
 	if disp != 0 {

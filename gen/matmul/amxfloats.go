@@ -10,9 +10,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Products of floats by AMX, in tiles of BF16: 16 tokens' pairs of a group by those of 16 rows of weights, two tiles of
-// rows at a time, and two of tokens where there are as many. Weights and activations may be sums of several BF16
-// numbers, their terms; see layout.PairTile. The scalar twin is dotTermsGeneric in terms.go.
+// Products of floats by AMX, in tiles of BF16. They multiply a group's pairs of 16 tokens with those of 16 rows of
+// weights. They take two tiles of rows at a time, and two tiles of tokens if there are that many. Weights and
+// activations may be sums of several BF16 numbers, their terms; see layout.PairTile. The scalar twin is dotTermsGeneric
+// in terms.go.
 
 // termForm is which terms of weights are multiplied with which of activations, in this order.
 type termForm struct {
@@ -43,7 +44,7 @@ const (
 	tileWeights = 6
 )
 
-// product emits the kernel of a form for so many tiles of tokens.
+// product emits the kernel of a form for this many tiles of tokens.
 func (f *termForm) product(tokens int) {
 	name := fmt.Sprintf("pairs%s%dAMX", f.name, tokens)
 	TEXT(name, NOSPLIT, "func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)")
@@ -156,7 +157,7 @@ func fillPairs() {
 		VPUNPCKLQDQ(free[i+3], free[i+1], v[i+2])
 		VPUNPCKHQDQ(free[i+3], free[i+1], v[i+3])
 	}
-	for j := range 4 { // of rows 0 to 7, and 8 to 15: 128 bits 0 and 2, then 1 and 3
+	for j := range 4 { // for rows 0 to 7, and 8 to 15: 128 bits 0 and 2, then 1 and 3
 		for h := range 2 {
 			VSHUFI32X4(U8(0x88), v[8*h+4+j], v[8*h+j], free[4*j+2*h])
 			VSHUFI32X4(U8(0xdd), v[8*h+4+j], v[8*h+j], free[4*j+2*h+1])
@@ -164,7 +165,7 @@ func fillPairs() {
 	}
 	for j := range 4 {
 		a, b := free[4*j:][:2], free[4*j+2:][:2]
-		for q := range 4 { // of 128 bits q
+		for q := range 4 { // 128 bits q of all rows
 			imm := []uint8{0x88, 0xdd}[q/2]
 			VSHUFI32X4(U8(imm), b[q%2], a[q%2], v[0])
 			VMOVDQU32(v[0], Mem{Base: dst, Disp: lineBytes * (4*q + j)})
@@ -178,7 +179,7 @@ func fillPairs() {
 	RET()
 }
 
-// splitFloats emits what writes n groups of 32 numbers as so many terms each.
+// splitFloats emits the function that writes n groups of 32 numbers as this many terms each.
 func splitFloats(from string, terms int) {
 	name := from + "BF16"
 	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, x *float32, n uintptr)")

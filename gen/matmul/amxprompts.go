@@ -12,9 +12,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Prompts' products by AMX: tiles of 16 rows of weights, which lie as rows do, by tiles of 16 tokens, whose pairs of
-// elements lie together. Two tiles of rows and two of tokens make four of sums, so that each tile is used twice. The
-// scalar twin is dotTilesGeneric in prompts.go.
+// Prompts' products by AMX: tiles of 16 rows of weights, stored row by row, times tiles of 16 tokens, stored by pairs
+// of elements. Two tiles of rows and two of tokens give four tiles of sums, so each tile is used twice. The scalar twin
+// is dotTilesGeneric in prompts.go.
 
 // promptForm is which terms of weights are multiplied with which of activations, in this order.
 type promptForm struct {
@@ -44,7 +44,7 @@ func amxPrompts() {
 	roundSupers()
 }
 
-// product emits the kernel of a form for so many tiles of tokens. Tiles 0 to 3 hold sums, 4 and 5 weights, 6 and 7
+// product emits the kernel of a form for this many tiles of tokens. Tiles 0 to 3 hold sums, 4 and 5 weights, 6 and 7
 // activations.
 func (f *promptForm) product(tokens int) {
 	name := fmt.Sprintf("prompt%s%dAMX", f.name, tokens)
@@ -183,7 +183,7 @@ func panelTiles() {
 	k := &tile{isa: "BF16", wide: true}
 	offset, all := k.vec(), k.vec()
 	index := k.vecs(2)
-	var scale, least [2][2]reg.VecPhysical // of halves of blocks, of blocks 0 to 3 and 4 to 7
+	var scale, least [2][2]reg.VecPhysical // [half of blocks][blocks 0 to 3, blocks 4 to 7]
 	for h := range 2 {
 		scale[h], least[h] = [2]reg.VecPhysical(k.vecs(2)), [2]reg.VecPhysical(k.vecs(2))
 	}
@@ -300,7 +300,7 @@ func panelTiles() {
 	RET()
 }
 
-// floatTiles emits what makes tiles of rows of 16 bits: of BF16 as they are, of F16 as so many terms.
+// floatTiles emits the function that makes tiles of rows of 16 bits: BF16 unchanged, F16 as this many terms.
 func floatTiles(name string, terms int) {
 	TEXT(name, NOSPLIT, "func(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)")
 	Doc(fmt.Sprintf("%s makes tiles of n groups of rows, as %d terms of BF16. Scalar twin: splitGeneric in terms.go.", name, terms))
@@ -348,8 +348,8 @@ func floatTiles(name string, terms int) {
 	RET()
 }
 
-// roundSupers emits what rounds superblocks of activations to BF16, in the order of tiles of quantised types: group v
-// of 32 has elements 4v… of each block.
+// roundSupers emits the function that rounds superblocks of activations to BF16, in the order of tiles of quantised
+// types: group v of 32 has elements 4v… of each block.
 func roundSupers() {
 	name := "roundSupersBF16"
 	TEXT(name, NOSPLIT, "func(dst *byte, x *float32, n uintptr)")

@@ -69,7 +69,7 @@ func (k *tile) bfloat() {
 	k.next = 0
 	w, x, t0, t1 := k.vecs(k.r), k.vec(), k.vec(), k.vec()
 	ahead := reg.Register(nil)
-	if k.t <= 4 { // more are a panel's, which lies in a cache
+	if k.t <= 4 { // more tokens use a panel, which is in a cache
 		ahead = k.nextRows()
 	}
 	Label("loop")

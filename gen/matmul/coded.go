@@ -26,7 +26,7 @@ func (k *tile) nibbleMinima() bool { return k.typ.Traits().Scales == quant.Nibbl
 // codebookName names the codebook's constant: values above zero, by their offset.
 func codebookName(typ quant.Type) string { return "values" + short(typ) }
 
-// defineCodebooks defines each type's 16 values, or 8 of them twice, in every 16 bytes.
+// defineCodebooks defines each type's 16 values, or its 8 values twice, in every 16 bytes.
 func defineCodebooks() {
 	for _, typ := range quantised() {
 		values := typ.Traits().Codebook

@@ -70,8 +70,8 @@ func (k *tile) lift(w reg.VecPhysical) {
 	}
 }
 
-// pairExpander turns superblocks of two rows of an expanded type into a strip's, in 512-bit vectors that have a group
-// of each row, as the strip has them.
+// pairExpander turns superblocks of two rows of an expanded type into a strip's. Its 512-bit vectors have a group of
+// each row, as in the strip.
 type pairExpander struct {
 	tile
 	dst    reg.Register

@@ -313,9 +313,9 @@ func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	VPSUBD(isum, tmp[0], isum)
 }
 
-// defineFileConstants: bytes 4… of a Q4_K header hold six bits of scales 0 to 3, bytes 8… of minima 0 to 3, and their
-// upper two bits belong to scales and minima 4 to 7. The lower four bits of those are in bytes 12…: the scales' in the
-// low nibbles, the minima's in the high ones.
+// defineFileConstants defines masks and shuffles of a Q4_K header. Bytes 4… hold six bits of scales 0 to 3, and bytes
+// 8… six bits of minima 0 to 3. The upper two bits of these bytes belong to scales and minima 4 to 7. Bytes 12… hold
+// the lower four bits of scales 4 to 7 in their low nibbles and of minima 4 to 7 in their high nibbles.
 func defineFileConstants() {
 	var low, high, mask, nibbles [16]byte // eight scales, eight minima
 	for i := range low {

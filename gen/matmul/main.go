@@ -24,7 +24,7 @@ import (
 // short is a type's name in the names of kernels.
 func short(typ quant.Type) string { return strings.ReplaceAll(typ.String(), "_", "") }
 
-// constants are the bytes of those that were defined, written those that a kernel uses.
+// constants are the bytes of all defined constants; written are the constants that a kernel uses.
 var (
 	constants = map[string][]byte{}
 	written   = map[string]Mem{}
@@ -119,7 +119,7 @@ func quantised() []quant.Type {
 	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !t.Quantised() })
 }
 
-// first returns the first type whose traits are those of typ.
+// first returns the first type with typ's traits.
 func first(typ quant.Type) quant.Type {
 	all := quantised()
 	return all[slices.IndexFunc(all, func(t quant.Type) bool { return reflect.DeepEqual(t.Traits(), typ.Traits()) })]
@@ -163,7 +163,7 @@ func main() {
 			stream(isa, typ, far)
 			scatter(isa, typ)
 			if isa == "VNNI" {
-				if typ != quant.Q4_K { // strips are those of Q5_K
+				if typ != quant.Q4_K { // Q4_K uses Q5_K's strips
 					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
 					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
 				}

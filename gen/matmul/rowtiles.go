@@ -203,7 +203,7 @@ func (k *rowTile) above(v, q int, x reg.VecPhysical) {
 	if k.bits == nil {
 		return
 	}
-	from, shift := k.high[q][0], 4-v // of one bit: from bit v to bit 4
+	from, shift := k.high[q][0], 4-v // one bit: from bit v to bit 4
 	if len(k.high[q]) == 2 {
 		from, shift = k.high[q][v%2], 4-v/2*2
 	}

@@ -1,6 +1,6 @@
-// Command row writes internal/quant/row_amd64.s and its stubs: conversions of many elements, and of blocks whose quants
-// follow from their largest magnitude without a search. They write the bytes of their scalar twins. They need AVX2 and
-// F16C.
+// Command row writes internal/quant/row_amd64.s and its stubs: conversions of many elements, and quantisation of blocks
+// with quants that follow from their largest magnitude without a search. They write the bytes of their scalar twins.
+// They need AVX2 and F16C.
 package main
 
 import (
@@ -252,7 +252,7 @@ func spread() {
 	}
 	least, top, d, zero, m, id, limit := extreme(VMINPS), extreme(VMAXPS), YMM(), YMM(), YMM(), YMM(), YMM()
 	VXORPS(zero, zero, zero)
-	VADDPS(zero, least, least) // of zeros the positive one
+	VADDPS(zero, least, least) // turns -0 into +0
 	VADDPS(zero, top, top)
 	VSUBPS(least, top, d)
 	VDIVPS(most, d, d)

@@ -35,7 +35,7 @@ func attention() {
 		}
 	}
 	for _, c := range cached() {
-		if c.integers == nil { // pages of types with blocks are decoded to F32 for so many queries
+		if c.integers == nil { // for this many queries, pages of types with blocks are decoded to F32
 			scoresWide(c)
 			accumulateWide(c)
 		}
@@ -150,7 +150,7 @@ func accumulate(c element, T int, widths []int) {
 	SHLQ(Imm(2), accStride)
 	c.rowBytes(vStride)
 	for _, D := range widths {
-		// Of blocks a pass takes some whole ones, or half of one.
+		// A pass takes some whole blocks, or half of one.
 		step := max(8*D, c.elements)
 		loop, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("below%d", 8*D)
 		Label(loop)
@@ -198,10 +198,10 @@ func accumulateWide(c element) {
 	end()
 }
 
-// pass adds D vectors of the head, from number first on of those at acc and v.
+// pass adds D vectors of the head, beginning with vector number first at acc and v.
 func (c element) pass(inner string, vector func() reg.VecVirtual, first, D, T int, acc, accStride, p, v, vStride, ahead, keys reg.Register) {
 	a := make([][]reg.VecVirtual, T)
-	size := int(vector().Size()) // of a vector, in bytes
+	size := int(vector().Size()) // size of a vector in bytes
 	row := GP64()
 	MOVQ(acc, row)
 	for t := range a {

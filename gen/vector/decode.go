@@ -99,8 +99,8 @@ func blockScale(src reg.Register) reg.VecVirtual {
 	return scale
 }
 
-// decodeNibbles emits the decoding of blocks of Q4_0: sixteen bytes behind the scale, whose low halves are the first
-// elements.
+// decodeNibbles emits the decoding of blocks of Q4_0: a scale, then sixteen bytes with the first elements in their low
+// nibbles.
 func decodeNibbles() {
 	function("decodeQ4_0AVX2", "func(dst *float32, src, ahead *byte, blocks int)", "writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.")
 	dst, src, ahead, blocks := pointer("dst"), pointer("src"), pointer("ahead"), pointer("blocks")

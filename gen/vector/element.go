@@ -8,14 +8,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// element is a type of the cache's that kernels read as it lies.
+// element is a type of the cache that kernels read without decoding it first.
 type element struct {
-	suffix   string                                   // of the function's name
-	elements int                                      // that a step takes of a row: 8, or 32 of types with blocks
-	bytes    int                                      // of those
+	suffix   string                                   // suffix of the function's name
+	elements int                                      // elements of a row that a step takes: 8, or 32 for types with blocks
+	bytes    int                                      // bytes of these elements
 	load     func(from Mem, to reg.VecVirtual)        // as many elements as lanes: eight, or sixteen
 	twice    func(from Mem, to reg.VecVirtual)        // eight elements, in both halves of a 512-bit vector
-	integers func(from Mem, i int, to reg.VecVirtual) // of types with blocks: number i of four times eight, which are multiplied by the scale
+	integers func(from Mem, i int, to reg.VecVirtual) // types with blocks: loads the i-th of four times eight integers, which are multiplied by the scale
 }
 
 func cached() []element {

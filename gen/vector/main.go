@@ -26,7 +26,7 @@ func main() {
 	Generate()
 }
 
-// function begins an assembly function whose pointers do not escape.
+// function begins an assembly function that does not let its pointers escape.
 func function(name, signature, doc string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
@@ -149,8 +149,8 @@ const (
 	greaterThan    = 0x1e
 )
 
-// loops emits body for n elements: unroll vectors at a time, then one, then the masked rest. body gets the number
-// of vectors and the mask, nil but for the rest; pointers are advanced here.
+// loops emits body for n elements: unroll vectors at a time, then one, then the masked rest. body gets the number of
+// vectors and the mask, which is nil except for the rest. loops advances the pointers.
 func loops(n reg.Register, unroll int, pointers []reg.Register, body func(vectors int, mask reg.VecVirtual)) {
 	advance := func(vectors int) {
 		for _, p := range pointers {

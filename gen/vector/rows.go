@@ -92,7 +92,7 @@ var activations = []struct {
 		return large(logistic(x, y), s)
 	}},
 	{"gelu", func(x, s reg.VecVirtual) reg.VecVirtual {
-		const gelu1 = 2 * 0.79788456080286535588 // of activation.go
+		const gelu1 = 2 * 0.79788456080286535588 // as in activation.go
 		y := YMM()
 		VMULPS(x, x, y)
 		c := YMM()

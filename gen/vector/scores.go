@@ -31,7 +31,7 @@ func (c element) beginScores(suffix string, T, K int) scoring {
 	return p
 }
 
-// nextKeys has queries begin anew, and keys go on behind the K of the step.
+// nextKeys moves queries back to their beginning, and keys on by the K keys of the step.
 func (p *scoring) nextKeys(K int) {
 	for _, b := range p.q.base {
 		SUBQ(p.qStride, b)
@@ -140,10 +140,10 @@ const (
 func (c element) wide() string { return strings.TrimSuffix(c.suffix, "AVX2") + "AVX512" }
 
 // scoresWide emits scores in 512-bit vectors, which hold the eight sums of one query and those of the next. The sums
-// are those of scores, to the byte.
+// have the same bytes as those of scores.
 func scoresWide(c element) {
 	p := c.beginScores(c.wide(), wideQueries, wideKeys)
-	var acc [wideQueries / 2][wideKeys]reg.VecVirtual // of queries 2i and 2i+1
+	var acc [wideQueries / 2][wideKeys]reg.VecVirtual // for queries 2i and 2i+1
 	Label("keys")
 	for i := range acc {
 		for j := range acc[i] {

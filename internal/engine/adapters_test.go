@@ -27,7 +27,7 @@ import (
 // rounded to halves.
 const adapterTolerance = 2e-2
 
-// adaptedSpec is a small model in floats, whose feed-forward layers have no zeros.
+// adaptedSpec is a small model in floats with feed-forward layers without zeros.
 func adaptedSpec() synth.Spec {
 	return synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
 }
@@ -35,7 +35,7 @@ func adaptedSpec() synth.Spec {
 // lora is a random adapter and what it makes of matrices.
 type lora struct {
 	path    string
-	changes map[string][]float32 // of tensors, at the scale 1
+	changes map[string][]float32 // changes of tensors, at the scale 1
 }
 
 // newLora makes an adapter of the given rank and alpha for f's tensors of these names.
@@ -188,7 +188,7 @@ func TestAdapterOfZeros(t *testing.T) {
 	}
 }
 
-// TestAdapterScalesOfRequests: requests with scales of their own, all at a time, say what each says alone.
+// TestAdapterScalesOfRequests: concurrent requests with different adapter scales give the same text as each alone.
 func TestAdapterScalesOfRequests(t *testing.T) {
 	base := synthtest.File(t, adaptedSpec())
 	l := newLora(t, base, 3, 8, 16, everyMatrix()...)

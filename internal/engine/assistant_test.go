@@ -22,7 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// gemma4File is a tiny Gemma 4 whose last layers read keys and values of others, with short windows.
+// gemma4File is a tiny Gemma 4 with short windows. Its last layers read keys and values of others.
 func gemma4File(t *testing.T) *gguf.File {
 	f := synthtest.File(t, synth.Spec{Arch: "gemma4", Layers: 6, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, HeadDim: 32, Type: quant.F16, Seed: 5, Activation: "gelu", Tied: true})
 	var tensors []gguf.Source
@@ -38,9 +38,9 @@ func gemma4File(t *testing.T) *gguf.File {
 	return synthtest.Made(t, keys, tensors)
 }
 
-// TestAssistantDrafts: guesses of a draft model that attends to the model's cache, most of them wrong, change no logits,
-// with caches of every kind of type, past the windows, of a prompt whose keys and values are there already, and of
-// several texts at once with a common beginning.
+// TestAssistantDrafts: guesses of a draft model that attends to the model's cache, most of them wrong, change no
+// logits. It tests caches of every kind of type, texts longer than the windows, a prompt with keys and values in the
+// cache, and several texts at once with a common beginning.
 func TestAssistantDrafts(t *testing.T) {
 	f := gemma4File(t)
 	head := synthtest.Assistant(t, f, 3)
@@ -172,8 +172,8 @@ func TestAssistantHidden(t *testing.T) {
 
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
-// replaced returns f with some tensors replaced, or added, of rows of so many columns, and layers that add nothing to the
-// residual.
+// replaced returns f with some tensors replaced, or added, with rows of this many columns, and with layers that add
+// nothing to the residual.
 func replaced(t *testing.T, f *gguf.File, by map[string][]float32, cols int) *gguf.File {
 	var tensors []gguf.Source
 	for _, w := range f.Tensors {

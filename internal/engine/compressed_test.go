@@ -31,8 +31,8 @@ func openCompressed(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestCompressedTurns: texts that go on behind each other, inside of blocks and at their ends, and that differ from the
-// middle of a block on, take over what the cache has, and give the text that they give from scratch.
+// TestCompressedTurns: texts reuse the cache and give the text that they give from scratch. Some continue an earlier
+// text, inside a block or at its end; others differ from it from the middle of a block on.
 func TestCompressedTurns(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	e, fresh := openCompressed(t, engine.Options{}), openCompressed(t, engine.Options{})
@@ -75,7 +75,7 @@ func TestSavedCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressedDrafts: guesses that are wrong leave nothing behind in blocks.
+// TestCompressedDrafts: wrong guesses leave nothing in blocks.
 func TestCompressedDrafts(t *testing.T) {
 	guessedRecurrent(t, openCompressed(t, engine.Options{}), openCompressed(t, engine.Options{Drafts: engine.Drafts{Most: 6}}), 140)
 }

@@ -23,12 +23,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// dictation is a sampler that chooses a given text's tokens, whatever the logits are, and keeps a sum of these.
+// dictation is a sampler that chooses a given text's tokens, whatever the logits are, and keeps a checksum of the
+// logits.
 type dictation struct {
 	text   []int32
 	prompt int // tokens that Accept is told of before them
 	at     int
-	sums   []uint64 // of each token's logits
+	sums   []uint64 // checksum of each token's logits
 }
 
 func (d *dictation) Accept(int32) {
@@ -147,8 +148,8 @@ func TestDraftModelLeast(t *testing.T) {
 // cheapGuesses are times of steps with which guessing pays, however busy the machine is.
 var cheapGuesses = engine.StepTimes{Guess: time.Millisecond, Step: 10 * time.Millisecond, Token: time.Millisecond}
 
-// guessed holds that e generates the same logits with guesses of hot neurons and without, of its own text and of
-// another, and returns how many came.
+// guessed checks that e generates the same logits with guesses of hot neurons and without, for its own text and for
+// another, and returns how many guesses were accepted.
 func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	t.Helper()
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
@@ -191,7 +192,7 @@ func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	return res
 }
 
-// TestHotDraftsOnGPU: guesses by the neurons that lie on a GPU change no logits.
+// TestHotDraftsOnGPU: guesses by the neurons on a GPU change no logits.
 func TestHotDraftsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	spec := synth.Spec{Arch: "llama", Type: quant.F16, Layers: 2, Embd: 64, FF: 128, Heads: 2, Sparsity: 0.9, PowerLaw: 1, Seed: 5}

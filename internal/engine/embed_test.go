@@ -166,7 +166,8 @@ func TestEncoderOnGPU(t *testing.T) {
 	}
 }
 
-// TestTogether: short texts of an encoder share steps, and say what they say alone; so do longer ones that fill a step.
+// TestTogether: short texts of an encoder share steps, and give the same vectors as alone. So do longer texts that fill
+// a step.
 func TestTogether(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "nomic-bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
 	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64, UBatch: 64}})
@@ -197,8 +198,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestEmbedLater: where tokens see later ones, the first token's state depends on the last token, a text is one step
-// beside others, and one that is longer than a step is refused.
+// TestEmbedLater: in a model whose tokens see later ones, the first token's state depends on the last token. A text
+// shares its step with others but is not divided among steps, and a text that is longer than a step is refused.
 func TestEmbedLater(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{
 		Arch: "llama", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Seed: 7,
@@ -231,9 +232,9 @@ func TestEmbedLater(t *testing.T) {
 	}
 }
 
-// TestPairTypes: of a pair of texts the tokens behind the separator have BERT's second type, whose embedding takes the
-// place of the first one's. The same model without types, to whose tokens of the second text the difference was added,
-// ranks alike.
+// TestPairTypes: in a pair of texts, the tokens after the separator have BERT's second type, and its embedding replaces
+// the first type's. A model without types gives the same rank if the difference is added to the embeddings of the
+// second text's tokens.
 func TestPairTypes(t *testing.T) {
 	spec := synth.Spec{Arch: "bert", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Labels: 1, Seed: 7}
 	first, second := []int32{1, 300, 301, 2}, []int32{310, 311}

@@ -102,7 +102,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a model whose logits are no numbers is told from one that has something to say, greedy or drawn.
+// TestNotFinite: a model with logits that are not finite gives an error, greedy or drawn.
 func TestNotFinite(t *testing.T) {
 	for _, last := range []byte{0x7f, 0xff} { // infinite or no number, with 0x80 or 0xff before it
 		f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// timedRunner is a runner whose steps take as long as it says, by a clock of its own.
+// timedRunner is a runner with steps that take as long as it says, by its own clock.
 type timedRunner struct {
 	runner
 	clock *time.Duration
@@ -64,7 +64,7 @@ func SetAvailable(t *testing.T, bytes int64) {
 	t.Cleanup(func() { readMemory = hw.ReadMemory })
 }
 
-// MemoryOf returns what opening the model in f with o takes where what on says lies on GPUs.
+// MemoryOf returns the memory for opening the model in f with o, if the units in on are on GPUs.
 func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory {
 	t.Helper()
 	c, err := model.ReadConfig(f, o.Activation)

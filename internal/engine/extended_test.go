@@ -27,7 +27,8 @@ func extendedSpec() synth.Spec {
 	return synth.Spec{Arch: "llama", Layers: 2, Embd: 128, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
 }
 
-// extendedFile is a file of extendedSpec whose attention depends on positions so much that a wrong one is seen.
+// extendedFile is a file of extendedSpec with attention that depends strongly on positions, so that the test sees a
+// wrong one.
 func extendedFile(t *testing.T) *gguf.File {
 	f := synthtest.File(t, extendedSpec())
 	for _, w := range f.Tensors {
@@ -55,8 +56,8 @@ func (l *listener) Sample(logits []float32) int32 {
 	return int32(slices.Index(logits, slices.Max(logits)))
 }
 
-// TestExtended: an extended text's logits are those of the definition, which turns every key anew for every query; on a
-// GPU, too, and with keys in each type of caches nearly so.
+// TestExtended: an extended text's logits equal those of the definition, which rotates every key anew for every query.
+// On a GPU they do, too. With keys in each type of cache they are close.
 func TestExtended(t *testing.T) {
 	testenv.Thorough(t)
 	f := extendedFile(t)
@@ -152,7 +153,7 @@ func (e extended) positions(i, j int) (query, key float64) {
 	return own(i), own(j)
 }
 
-// logits returns the logits behind each token. [n][n_vocab]
+// logits returns the logits after each token. [n][n_vocab]
 func (e extended) logits(ids []int32) [][]float32 {
 	s := extendedSpec()
 	dim := s.Embd / s.Heads

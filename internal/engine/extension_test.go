@@ -10,9 +10,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestExtension: texts of several lengths that are extended at the same time, with guesses, where pages run short and
-// the cache is lost at times, find every token where the definition has it in each step, say what they say alone, and
-// leave nothing to others.
+// TestExtension: texts of several lengths are extended at the same time, with guesses, too few pages, and a cache that
+// is lost at times. In each step they find every token at the position of the definition. They give the same text as
+// alone, and leave nothing to others.
 func TestExtension(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		const seed = 11

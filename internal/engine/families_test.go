@@ -50,9 +50,9 @@ func tinySpec(arch string) synth.Spec {
 	return s
 }
 
-// TestFamiliesKeep: in every family, what the cache keeps of a text gives the bytes of logits that computing afresh
-// gives: what another request left, what a file restored, what remains after guesses that were wrong, and a text whose
-// context was full.
+// TestFamiliesKeep: in every family, continuing from the cache gives the same bytes of logits as computing afresh. The
+// cache's contents are what another request left, what a file restored, what remains after wrong guesses, and a text
+// that filled its context.
 func TestFamiliesKeep(t *testing.T) {
 	names := stateful()
 	if *everyFamily {
@@ -136,10 +136,10 @@ func TestFamiliesOnGPU(t *testing.T) {
 	}
 }
 
-// keeps holds that of texts a small-th as long as usual.
+// keeps checks this with texts of 1/small of the usual length.
 func keeps(t *testing.T, small int, open func(drafts int) *engine.Engine) {
 	t.Helper()
-	const tail = 2 * compute.FewTokens // of a text, which may have to be evaluated again
+	const tail = 2 * compute.FewTokens // tokens of a text that may have to be evaluated again
 	afresh := open(0)
 	if c := afresh.Config(); c.Encoder() {
 		t.Skip("an encoder keeps nothing")

@@ -77,8 +77,8 @@ func TestFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestRecurrentFurtherDrafts: guesses by the further layer of a model with recurrent layers, whose states are taken
-// back behind wrong ones, change no logits either.
+// TestRecurrentFurtherDrafts: in a model with recurrent layers, guesses by the further layer change no logits either.
+// The layers' states are restored after wrong guesses.
 func TestRecurrentFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5}, false)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
@@ -100,15 +100,15 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses
-// right. Layers add nothing to the embeddings, the head's row v+1 is token v's embedding, and that of the further
-// layer's own head v+2.
+// TestFurtherHidden: a further layer that knows the token after the next only from the hidden state before it guesses
+// right. Layers add nothing to the embeddings. Row v+1 of the head is token v's embedding, and so is row v+2 of the
+// further layer's own head.
 func TestFurtherHidden(t *testing.T) {
 	f := countingModel(t)
 	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true}}))
 }
 
-// TestFurtherHiddenOnGPU: it does wherever the model's layers lie.
+// TestFurtherHiddenOnGPU: it guesses right wherever the model's layers are.
 func TestFurtherHiddenOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := countingModel(t)
@@ -129,7 +129,7 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 	}
 }
 
-// counts holds that countingModel's guesses all come.
+// counts checks that all of countingModel's guesses are accepted.
 func counts(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	drafted, accepted := 0, 0
@@ -147,8 +147,8 @@ func counts(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and
-// all of them on two GPUs, each with the further layer in RAM and on the head's GPU.
+// furtherPlans are plans of layers on lavapipe: all layers, some neurons or experts of some layers, only the head, and
+// all layers on two GPUs. Each has the further layer in RAM or on the head's GPU.
 func furtherPlans(c model.Config) map[string]planner.Plan {
 	units := max(c.FF, c.Experts.Count)
 	mixed := share(c.Layers, units/2)
@@ -169,7 +169,7 @@ func furtherPlans(c model.Config) map[string]planner.Plan {
 	return plans
 }
 
-// TestFurtherDraftsOnGPU: wherever the model's layers and the further layer lie, guesses by it change no token.
+// TestFurtherDraftsOnGPU: wherever the model's layers and the further layer are, its guesses change no token.
 func TestFurtherDraftsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	whole := testenv.Exhaustive(t)

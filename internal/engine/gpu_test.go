@@ -72,7 +72,7 @@ func gigabyte(places []compute.Place) planner.Plan {
 	return planner.Plan{GPUs: []planner.GPU{{Budget: 1 << 30}}, Places: places}
 }
 
-// share puts attention, predictor and so many of each layer's neurons on the GPU, and the head.
+// share puts attention, predictor and the first hot neurons of each layer on the GPU, and the head.
 func share(layers, hot int) []compute.Place {
 	places := make([]compute.Place, layers+1)
 	for l := range places {
@@ -81,7 +81,7 @@ func share(layers, hot int) []compute.Place {
 	return places
 }
 
-// surprises returns the negative log likelihood of each token behind the first.
+// surprises returns the negative log likelihood of each token after the first.
 func surprises(t *testing.T, e *engine.Engine, ids []int32) []float64 {
 	t.Helper()
 	var out []float64
@@ -111,7 +111,7 @@ type choice struct {
 // products of F16 weights round to eight bits of mantissa, the GPU's do not.
 const closeCall = 1e-2
 
-// likeliest returns the choice behind each token of ids.
+// likeliest returns the choice after each token of ids.
 func likeliest(t *testing.T, e *engine.Engine, ids []int32) []choice {
 	t.Helper()
 	var out []choice
@@ -189,7 +189,7 @@ func TestDemoOnGPU(t *testing.T) {
 	}
 }
 
-// A split is a model of which GPUs have a part, and how far its mean surprise may be from the processor's.
+// A split is a model that is partly on GPUs. Its mean surprise may differ from the processor's by this much.
 type split struct {
 	spec synth.Spec
 	mode model.SparseMode
@@ -219,7 +219,7 @@ func TestSplitsOnGPU(t *testing.T) {
 			want := mean(surprises(t, plain, ids))
 			for _, hot := range []int{0, 320, 1024} {
 				if hot != 320 && c.spec.Arch != "llama" {
-					continue // a share of the neurons has what all of them and none have
+					continue // a share of the neurons on the GPU covers what all and none of them cover
 				}
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot == 0, hot == 0 // a layer of each kind
@@ -236,7 +236,7 @@ func TestSplitsOnGPU(t *testing.T) {
 	}
 }
 
-// eager has experts come to the GPU as soon as they are used more than others.
+// eager makes experts move to the GPU as soon as they are used more than others.
 func eager() hybrid.Slots {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0
@@ -256,7 +256,7 @@ func TestExpertsOnGPU(t *testing.T) {
 	defer plain.Close()
 	ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 	want, choices := mean(surprises(t, plain, ids)), likeliest(t, plain, ids)
-	for _, held := range []int{5, -3, -12} { // negative: slots, whose experts follow the text
+	for _, held := range []int{5, -3, -12} { // negative: slots with experts that follow the text
 		slots := held < 0
 		held = max(held, -held)
 		places := share(2, held)
@@ -283,8 +283,8 @@ func TestExpertsOnGPU(t *testing.T) {
 	}
 }
 
-// TestExpertUseByRequest: of requests that run side by side each counts its own tokens' uses of experts, and together
-// they have those of the engine.
+// TestExpertUseByRequest: each of several concurrent requests counts its own tokens' uses of experts, and their sum is
+// the engine's count.
 func TestExpertUseByRequest(t *testing.T) {
 	testenv.Thorough(t)
 	const layers, used, each = 2, 4, 12
@@ -305,7 +305,7 @@ func TestExpertUseByRequest(t *testing.T) {
 	group.Wait()
 	var sum compute.ExpertUse
 	for i, r := range results {
-		rows, last := int64(r.PromptTokens+r.Tokens-1), int64(r.Tokens) // the last layer computes rows whose logits are wanted
+		rows, last := int64(r.PromptTokens+r.Tokens-1), int64(r.Tokens) // the last layer computes only rows that need logits
 		if r.Experts.Hits+r.Experts.Misses != (rows*(layers-1)+last)*used {
 			t.Errorf("request %d: %+v of experts by %d tokens, of which %d have logits", i, r.Experts, rows, last)
 		}
@@ -319,8 +319,8 @@ func TestExpertUseByRequest(t *testing.T) {
 // sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
 const sameNeurons = 0.01
 
-// TestStreamedPrompts: a prompt whose cold neurons are sent to the GPU says what it says otherwise, the same bytes
-// every time, and counts the same neurons.
+// TestStreamedPrompts: a prompt with cold neurons that are sent to the GPU gives the same result as without sending,
+// the same bytes every time, and the same counts of neurons.
 func TestStreamedPrompts(t *testing.T) {
 	testenv.Thorough(t)
 	type streamed struct {
@@ -380,9 +380,9 @@ func TestStreamedPrompts(t *testing.T) {
 	}
 }
 
-// TestPromptsInRAM: prompts of a model whose last layers lie in RAM, all of them and the head included, and whose weights
-// are sent to the GPU, also behind positions that were evaluated before, say what the processor says alone, the same
-// bytes every time.
+// TestPromptsInRAM: a model has its last layers in RAM, or all of them and the head, and sends their weights to the GPU
+// for prompts. Its prompts give the processor's result, and the same bytes every time, also after positions that were
+// evaluated before.
 func TestPromptsInRAM(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 4
@@ -403,7 +403,7 @@ func TestPromptsInRAM(t *testing.T) {
 			}
 			defer plain.Close()
 			ids := plain.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog and another ", 2), true, true)
-			ids = ids[:42] // three steps, of which the last is sent, too
+			ids = ids[:42] // three steps; the weights are sent in the last one, too
 			want := mean(surprises(t, plain, ids))
 			for _, there := range testenv.Some(t, 2, []int{0, 3, 1, 2}) {
 				places := share(layers, plain.Config().FF)
@@ -426,8 +426,8 @@ func TestPromptsInRAM(t *testing.T) {
 	}
 }
 
-// TestTooSmall: a plan that is larger than the budget is refused with the figures, at load, whatever it is that finds
-// no room; once there is room for all, it stays within the budget.
+// TestTooSmall: loading refuses a plan that is larger than the budget, and reports the figures, whichever part finds no
+// room. Once there is room for all, the model stays within the budget.
 func TestTooSmall(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)

@@ -34,7 +34,7 @@ func cut(places []compute.Place, border int) []compute.Place {
 	return places
 }
 
-// TestTwoGPUs: a model whose layers two GPUs divide is the same model as on the processor and on one GPU, and each
+// TestTwoGPUs: a model with layers divided between two GPUs gives the results of the processor and of one GPU. Each
 // division gives the same bytes again, for one token and for many.
 func TestTwoGPUs(t *testing.T) {
 	testenv.Thorough(t)

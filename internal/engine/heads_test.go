@@ -31,8 +31,8 @@ func randomHeads(t *testing.T, f *gguf.File) map[string]*gguf.File {
 	return map[string]*gguf.File{"eagle3": synthtest.Eagle3(t, f, h), "eagle3 of some tokens": synthtest.Eagle3(t, f, known), "dflash": synthtest.DFlash(t, f, block)}
 }
 
-// TestHeadDrafts: guesses by heads, nearly all of them wrong, change no logits, also where the prompt's keys and values
-// are there already, and memory counts the heads.
+// TestHeadDrafts: guesses by heads, nearly all of them wrong, change no logits, also if the cache has the prompt's keys
+// and values. The expected memory counts the heads.
 func TestHeadDrafts(t *testing.T) {
 	f := synthtest.File(t, headTarget)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}}
@@ -150,8 +150,8 @@ func TestHeadDraftsOfSeveral(t *testing.T) {
 	}
 }
 
-// TestHeadDraftsOfRecurrent: behind a model with recurrent layers, whose states are taken back where guesses were wrong,
-// a head changes no token either.
+// TestHeadDraftsOfRecurrent: a head of a model with recurrent layers changes no token either. The layers' states are
+// restored after wrong guesses.
 func TestHeadDraftsOfRecurrent(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 4, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
@@ -169,7 +169,7 @@ func TestHeadDraftsOfRecurrent(t *testing.T) {
 	}
 }
 
-// remade returns f with the given tensors' numbers, and zeros in place of those that zero names.
+// remade returns f with the given tensors' numbers, and zeros in the tensors that zero names.
 func remade(t *testing.T, f *gguf.File, made map[string][]float32, zero ...string) *gguf.File {
 	t.Helper()
 	var tensors []gguf.Source
@@ -187,8 +187,8 @@ func remade(t *testing.T, f *gguf.File, made map[string][]float32, zero ...strin
 	return synthtest.Made(t, f.Keys, tensors)
 }
 
-// countingTarget returns a model that counts: its layers add nothing to embeddings, whose first element is the same in
-// all, and row v+1 of its head is token v's embedding. rolled returns the embeddings by so many rows later.
+// countingTarget returns a model that counts: its layers add nothing to embeddings, the first element of all embeddings
+// is the same, and row v+1 of its head is token v's embedding. rolled returns the embeddings shifted by this many rows.
 func countingTarget(t *testing.T) (f *gguf.File, rolled func(by int) []float32) {
 	f = synthtest.File(t, headTarget)
 	table := f.Tensor("token_embd.weight")
@@ -206,15 +206,15 @@ func countingTarget(t *testing.T) (f *gguf.File, rolled func(by int) []float32) 
 	return remade(t, f, map[string][]float32{"token_embd.weight": embd, "output.weight": rolled(1)}, "attn_output", "ffn_down"), rolled
 }
 
-// countingHeads are heads that draft the next token right: the EAGLE-3 head from what the model's first layer read at
-// the position before, whose token is two less; the DFlash head from the value of the row before the first mask, which
-// attention sees alone because of the phase between queries and keys. Both have matrices of logits of their own, the
-// former of every third token.
+// countingHeads are heads that draft the next token right. The EAGLE-3 head takes it from the input of the model's
+// first layer at the position before, where the token is two less. The DFlash head takes it from the value of the row
+// before the first mask; because of the phase between queries and keys, attention sees only that row. Both have their
+// own matrices of logits; EAGLE-3's has every third token.
 func countingHeads(t *testing.T, f *gguf.File, rolled func(by int) []float32) map[string]*gguf.File {
 	const width = 64
 	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: width, Heads: 4, FF: 96, Known: 100, Seed: 1}
 	eagle := synthtest.Eagle3(t, f, h)
-	fc := make([]float32, 3*width*width) // of the three layers' alike inputs the first
+	fc := make([]float32, 3*width*width) // selects the first of the three layers' inputs, which are alike
 	for i := range width {
 		fc[i*3*width+i] = 1
 	}
@@ -239,7 +239,7 @@ func countingHeads(t *testing.T, f *gguf.File, rolled func(by int) []float32) ma
 		}
 	}
 	values, out := make([]float32, heads/2*dim*width), make([]float32, width*heads*dim)
-	for i := range heads / 2 * dim { // of the embedding's first elements; head 2·i and 2·i+1 read value head i
+	for i := range heads / 2 * dim { // the embedding's first elements; heads 2·i and 2·i+1 read value head i
 		values[i*width+i] = 1
 		out[i*heads*dim+i/dim*2*dim+i%dim] = 40
 	}
@@ -269,7 +269,7 @@ func TestHeadsCount(t *testing.T) {
 	}
 }
 
-// countsOn holds that a text counts, and that some guesses came, or all of them.
+// countsOn checks that a text counts, and that some guesses, or all of them, were accepted.
 func countsOn(t *testing.T, e *engine.Engine, all bool) {
 	t.Helper()
 	got, res := greedy(t, e, []int32{98, 99, 100}, 60)

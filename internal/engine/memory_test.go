@@ -22,8 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMemoryOfFactors: a mapped file's matrices take no memory, but those of NVFP4 that have a factor beside them,
-// which are copied with it.
+// TestMemoryOfFactors: a mapped file's matrices take no memory, except NVFP4's that have a separate factor, because
+// they are copied to include it.
 func TestMemoryOfFactors(t *testing.T) {
 	need := func(typ quant.Type) int64 {
 		path := filepath.Join(t.TempDir(), "m.gguf")
@@ -49,7 +49,7 @@ func TestMemoryOfFactors(t *testing.T) {
 	}
 }
 
-// divided is a device that adds up what of a model is to lie in RAM.
+// divided is a device that adds up the bytes of a model that are to be in RAM.
 type divided struct {
 	*ref.Device
 	places                  []compute.Place // as placement.Layout's
@@ -93,9 +93,9 @@ func (d *divided) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return d.Device.Cache(spec)
 }
 
-// TestMemory: the memory that a model is expected to take in RAM is what a device is given to keep there, wherever
-// layers lie and whether the file is mapped, but for vectors, of which GPUs and processors may both have some. Q8_0
-// takes as much packed as in the file.
+// TestMemory: the RAM that a model is expected to take equals the bytes that a device is told to keep there, wherever
+// layers are and whether or not the file is mapped. Vectors are an exception, because GPUs and processors may both have
+// them. Q8_0 takes as much memory packed as in the file.
 func TestMemory(t *testing.T) {
 	routed := synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, Type: quant.Q8_0, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
 	latent := routed

@@ -160,9 +160,9 @@ func TestNeuronsOnDisk(t *testing.T) {
 	}
 }
 
-// TestStreamed: of a dense model that does not fit, and of which every token reads all weights, steps read the last
-// layers, within a budget, too; where not even the cache fits it is refused. A file that is mapped anyway needs no disk of
-// ours.
+// TestStreamed: every token of a dense model reads all weights. If the model does not fit, steps read its last layers
+// from disk, also within a budget. If not even the cache fits, it is refused. A file that is mapped anyway needs none
+// of our reading.
 func TestStreamed(t *testing.T) {
 	engine.SetAvailable(t, 8<<30)
 	dense := described(t, "llama-70b,type=q4_0")
@@ -226,13 +226,13 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	}
 }
 
-// TestFromDisk: a model with experts or neurons on the disk says what it says from memory. Neurons are read from a file of
-// their own, or from the model's where there cannot be one.
+// TestFromDisk: a model with experts or neurons on the disk gives the same text as from memory. Neurons are read from a
+// separate file, or from the model's if there cannot be one.
 func TestFromDisk(t *testing.T) {
 	testenv.Thorough(t)
 	experts := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
 	neurons := synth.Spec{Arch: "llama", Magic: "PWRI", Layers: 20, Embd: 256, FF: 4096, Heads: 4, Type: quant.Q4_0, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
-	var want []int32 // of the spec
+	var want []int32 // tokens that the spec's model generates from memory
 	cache := t.TempDir()
 	for _, name := range []string{"XDG_CACHE_HOME", "LocalAppData", "HOME"} {
 		t.Setenv(name, cache)
@@ -309,7 +309,7 @@ func TestFromDisk(t *testing.T) {
 	}
 }
 
-// TestStreamedSays: a dense model whose last layers are read by each step says what it says from memory.
+// TestStreamedSays: a dense model that reads its last layers from disk in each step gives the same text as from memory.
 func TestStreamedSays(t *testing.T) {
 	for _, spec := range []synth.Spec{
 		{Arch: "llama", Layers: 12, Embd: 256, FF: 2048, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Activation: "silu", Seed: 5},

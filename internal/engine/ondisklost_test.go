@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestLostGPUFromDisk: when a GPU fails that holds some of the experts, and the others stay on disk, the processor goes
-// on with all of them on disk; what was opened is closed in the end.
+// TestLostGPUFromDisk: a GPU that holds some of the experts fails while the others stay on disk. The processor then
+// continues with all experts on disk. All files are closed in the end.
 func TestLostGPUFromDisk(t *testing.T) {
 	testenv.Thorough(t)
 	path := filepath.Join(t.TempDir(), "model.gguf")

@@ -67,8 +67,8 @@ func spell(t *testing.T, e *engine.Engine, r engine.Request, text []int32) ([]fl
 
 var spelled = []int32{342, 359, 343}
 
-// TestPicturesInSteps: the logits after pictures do not depend on how the prompt is cut into steps, on what the cache
-// has of it, or on other requests.
+// TestPicturesInSteps: the logits after pictures do not depend on how the prompt is divided into steps, on which part
+// of it the cache has, or on other requests.
 func TestPicturesInSteps(t *testing.T) {
 	for _, name := range []string{"qwen3vl_merger", "gemma3"} { // positions along axes; rows that see each other
 		t.Run(name, func(t *testing.T) {

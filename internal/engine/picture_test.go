@@ -109,7 +109,7 @@ func TestPictures(t *testing.T) {
 				after := figures.After()
 				most := 1e-4
 				if strings.HasSuffix(c.Name, "bf16") || strings.HasSuffix(c.Name, "q8_0") {
-					most = 1e-2 // the processor rounds what it multiplies with a tower's matrices of these types
+					most = 1e-2 // the processor rounds the operands of products with a tower's matrices of these types
 				}
 				for _, e := range slices.Compact([]*engine.Engine{e, short}) {
 					s := &spelling{text: after[1:]}

@@ -41,10 +41,10 @@ func (m mortal) Read(t compute.Tensor, i int) ([]float32, error) {
 	return m.GPU.Read(t, i)
 }
 
-// mortals are GPUs, all of them lavapipe, and the processor. Where a GPU fails, the next of plans takes its turn.
+// mortals are GPUs, all of them lavapipe, and the processor. When a GPU fails, the next of plans is opened.
 type mortals struct {
 	plans  []placement.Layout          // the first is opened now; one without places is the processor alone
-	make   func(hybrid.GPU) hybrid.GPU // of a GPU of the first plan
+	make   func(hybrid.GPU) hybrid.GPU // makes a GPU of the first plan
 	causes []error                     // what After was told
 }
 
@@ -89,7 +89,7 @@ func (m *mortals) After(err error) bool {
 	return true
 }
 
-// divided returns a layout of the demo on so many GPUs.
+// divided returns a layout of the demo on this many GPUs.
 func divided(layers, gpus int) placement.Layout {
 	var y placement.Layout
 	for l := range layers + 1 {
@@ -98,8 +98,8 @@ func divided(layers, gpus int) placement.Layout {
 	return y
 }
 
-// openMortal opens the demo on so many GPUs, whose runs fail once *left of them were made, then on rest of them, then
-// on the processor.
+// openMortal opens the demo on this many GPUs. Their runs fail after *left runs. The demo is then opened on rest of
+// them, and then on the processor.
 func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool) (*Engine, *mortals) {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -126,7 +126,7 @@ func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool
 	return e, m
 }
 
-// likely evaluates ids one by one behind what s holds, and returns the likeliest token behind each.
+// likely evaluates ids one by one after the tokens of s, and returns the likeliest token after each.
 func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	t.Helper()
 	for i := range ids {
@@ -146,8 +146,8 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	return out
 }
 
-// TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always
-// been alone; so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
+// TestLostGPU: when the GPU fails in the middle of a text, the processor continues, with the same text as on the
+// processor alone. The same holds for a sequence that was idle meanwhile, and for one with shared pages.
 func TestLostGPU(t *testing.T) {
 	testenv.Thorough(t)
 	for _, c := range []struct {
@@ -172,7 +172,7 @@ func TestLostGPU(t *testing.T) {
 		steps := e.Neurons()[0].Steps
 		shared := e.NewSequence()
 		likely(t, e, shared, ids[:half-2])
-		left = 3 // of two GPUs the second fails
+		left = 3 // the second of two GPUs fails
 		want = append(want, likely(t, e, first, ids[half:])...)
 		var failed *hybrid.GPUError
 		if len(m.causes) != 1 || !errors.Is(m.causes[0], c.with) || !errors.As(m.causes[0], &failed) || failed.GPU != c.gpus-1 {

@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// openRecurrent opens a model with a layer of each part, the first of which is recurrent.
+// openRecurrent opens a model with a layer of each kind; the first is recurrent.
 func openRecurrent(t *testing.T, o engine.Options) *engine.Engine {
 	t.Helper()
 	return openRecurrentOf(t, "nemotron_h", o)
@@ -62,22 +62,23 @@ func randomTokens(rng *rand.Rand, n int) []int32 {
 	return list
 }
 
-// TestCheckpoints: of a recurrent model a turn of a conversation, another answer, an edited question and a text that
-// goes on differently after a while evaluate what lies behind the last checkpoint on their way, and give the text that
-// they give from scratch.
+// TestCheckpoints: in a recurrent model, a turn of a conversation, another answer, an edited question and a text that
+// differs from some point on evaluate only what comes after the last checkpoint that they share. They give the text
+// that they give from scratch.
 func TestCheckpoints(t *testing.T) {
-	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2", "qwen4exp", "mamba", "jamba", "rwkv7"}) { // a state space, a gated delta net, no attention at all, attention beside a state space, short convolutions
+	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2", "qwen4exp", "mamba", "jamba", "rwkv7"}) { // a state space, a gated delta net, no attention at all, attention parallel to a state space, short convolutions
 		t.Run(arch, func(t *testing.T) { checkpoints(t, arch) })
 	}
 }
 
 func checkpoints(t *testing.T, arch string) {
-	const tail = compute.FewTokens // of a prompt, behind its checkpoint
+	const tail = compute.FewTokens // tokens of a prompt after its checkpoint
 	rng := rand.New(rand.NewPCG(8, 0))
 	e, fresh := openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{})
 	const most = 30 // tokens of an answer
-	// turn evaluates all of a prompt but so many positions. It returns the text, and how many of its positions were
-	// evaluated: of an answer that did not end by itself all but the last token.
+	// turn continues a prompt and checks that all its positions except the first known ones are evaluated. It returns
+	// the text and how many of its positions were evaluated: if the answer did not end by itself, all but the last
+	// token.
 	turn := func(what string, prompt []int32, known int) (text []int32, evaluated int) {
 		t.Helper()
 		got, result := greedy(t, e, prompt, most)
@@ -109,8 +110,8 @@ func checkpoints(t *testing.T, arch string) {
 	turn("a long text that goes on differently", slices.Concat(long[:1100], randomTokens(rng, 10)), 1024)
 }
 
-// TestRecurrentCompany: requests of a recurrent model that run side by side, more of them than there are rows of
-// logits, say what they say alone.
+// TestRecurrentCompany: concurrent requests of a recurrent model give the same text as each alone, also if there are
+// more requests than rows of logits.
 func TestRecurrentCompany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	e, alone := openRecurrent(t, engine.Options{Limits: engine.Limits{Sequences: 3}}), openRecurrent(t, engine.Options{})
@@ -132,7 +133,7 @@ func TestRecurrentCompany(t *testing.T) {
 	}
 }
 
-// TestSavedState: a file of keys and values has the recurrent layers' states, and the text goes on behind it.
+// TestSavedState: a file of keys and values has the recurrent layers' states, and the text continues from it.
 func TestSavedState(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	first := openRecurrent(t, engine.Options{})
@@ -153,8 +154,8 @@ func TestSavedState(t *testing.T) {
 	}
 }
 
-// TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which
-// some come and others do not; and so is what goes on behind such a text.
+// TestRecurrentDrafts: in recurrent models every token's logits have the same bytes with and without guesses, some
+// right and some wrong. The same holds for the continuation of such a text.
 func TestRecurrentDrafts(t *testing.T) {
 	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "qwen4exp", "mamba", "rwkv7"}) {
 		t.Run(arch, func(t *testing.T) {
@@ -173,8 +174,8 @@ func TestRecurrentDraftsOnGPU(t *testing.T) {
 	guessedRecurrent(t, on(0), on(3), 8)
 }
 
-// guessedRecurrent holds that two engines of a model give the same logits for a text of repetitions of so many tokens,
-// with changes, one of them with guesses.
+// guessedRecurrent checks that two engines of a model give the same logits for a text of this many tokens with
+// repetitions and changes. One of the engines guesses.
 func guessedRecurrent(t *testing.T, plain, guessing *engine.Engine, tokens int) {
 	t.Helper()
 	engine.SetTimes(guessing, cheapGuesses)
@@ -192,7 +193,7 @@ func guessedRecurrent(t *testing.T, plain, guessing *engine.Engine, tokens int) 
 		return d.sums, res
 	}
 	accepted, drafted := 0, 0
-	for turn := range 2 { // the second goes on behind the first
+	for turn := range 2 { // the second continues the first
 		want, _ := dictate(plain)
 		got, res := dictate(guessing)
 		if !slices.Equal(got, want) {

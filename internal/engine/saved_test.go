@@ -26,7 +26,7 @@ func onProcessor() engine.Options {
 	return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 320}}
 }
 
-// told is a text that an engine generated: the prompt and so many tokens.
+// told returns a text that an engine generated: the prompt and n tokens.
 func told(t *testing.T, e *engine.Engine, n int) []int32 {
 	t.Helper()
 	prompt := e.Tokenizer().Encode(savedPrompt, true, true)
@@ -114,8 +114,8 @@ func (f failing) Read(b []byte) (int, error) {
 	return f.Reader.Read(b[:min(len(b), 512)])
 }
 
-// TestRestoreRefuses: what is no file of this model, or damaged, is refused in a sentence, and nothing of it is in the
-// cache.
+// TestRestoreRefuses: a file that is damaged, or not of this model, is refused with an error in one sentence, and
+// nothing of it gets into the cache.
 func TestRestoreRefuses(t *testing.T) {
 	e := open(t, onProcessor())
 	text := told(t, e, 10)

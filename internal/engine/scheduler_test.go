@@ -32,14 +32,14 @@ type fakeModel struct {
 	pages     [][]kvcache.Label
 	states    [][]kvcache.Label // what the recurrent state in each slot has read; none: the model has no such layers
 	extension Extension
-	turned    map[[2]int32]int32 // [page, slot] the position of what lies there, of extended texts
+	turned    map[[2]int32]int32 // for extended texts: [page, slot] the rotary position of the slot's key
 	out       [][]float32
 	time      atomic.Int64 // nanoseconds
 	cost      func(p *compute.Params) time.Duration
 	fail      func(step int) error
 	takes     time.Duration // that a step takes
 	steps     int
-	wide      int // single tokens of the step with most of them
+	wide      int // the most single tokens of any step
 }
 
 func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden states") }
@@ -54,12 +54,12 @@ func (m *fakeModel) turn(p *compute.Params) error {
 	return nil
 }
 
-// slot returns where a sequence's position lies in the cache.
+// slot returns the place of a sequence's position in the cache.
 func (m *fakeModel) slot(p *compute.Params, seq, pos int32) [2]int32 {
 	return [2]int32{p.Pages[seq][pos/compute.PagePositions], pos % compute.PagePositions}
 }
 
-// checkTurns checks that all that a row sees lies at the positions that the definition of self-extension gives it.
+// checkTurns checks that every key that a row sees has the position that the definition of self-extension gives it.
 func (m *fakeModel) checkTurns(p *compute.Params, row int32) {
 	x, pos, seq := m.extension, int(p.Pos[row]), p.Seq[row]
 	shared := pos / x.Width * x.Width
@@ -259,7 +259,7 @@ func openFake(t *testing.T, pages int, l limits) (*Engine, *fakeModel) {
 	return openFakeRecurrent(t, pages, 0, l)
 }
 
-// openFakeRecurrent is openFake of a model that has so many slots for recurrent states.
+// openFakeRecurrent is openFake for a model with this many slots for recurrent states.
 func openFakeRecurrent(t *testing.T, pages, slots int, l limits) (*Engine, *fakeModel) {
 	t.Helper()
 	m := &fakeModel{t: t, limits: l, pages: make([][]kvcache.Label, pages), out: make([][]float32, l.outputs+l.drafts)}
@@ -291,8 +291,8 @@ func tokens(rng *rand.Rand, n int) []int32 {
 	return ids
 }
 
-// TestTwoHundredRequests: requests that join, leave and are cancelled at random beside a cache that is too small for
-// them say what they say alone, all pages come back, and no goroutine stays.
+// TestTwoHundredRequests: requests join, leave and are cancelled at random, with a cache that is too small for all of
+// them. They give the same text as alone, all pages come back, and no goroutine stays.
 func TestTwoHundredRequests(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		for _, slots := range []int{0, 8} { // for states of five sequences, and three others
@@ -472,7 +472,7 @@ func testSamplingOutside(t *testing.T) {
 			t.Errorf("%v, want %v", out, want)
 		}
 	})
-	time.Sleep(10 * time.Millisecond) // it is alone at first, and its logits lie where the next step would write
+	time.Sleep(10 * time.Millisecond) // it is alone at first, and its logits are in the place where the next step would write
 	for range 2 {
 		group.Go(func() {
 			_, err := e.Generate(context.Background(), Request{Prompt: []int32{4, 5}, Max: 100, Sampler: greedySampler{}, IgnoreEOG: true}, func(Token) bool {
@@ -502,7 +502,7 @@ func testSamplingOutside(t *testing.T) {
 	}
 }
 
-// TestForgottenStream: a request whose tokens nobody reads does not keep others from its pages.
+// TestForgottenStream: a request with tokens that nobody reads does not keep others from its pages.
 func TestForgottenStream(t *testing.T) {
 	e, _ := openFake(t, 4, limits{rows: 64, outputs: 1, context: 3 * compute.PagePositions})
 	rng := rand.New(rand.NewPCG(3, 0))
@@ -561,8 +561,8 @@ func TestCancelWaiting(t *testing.T) {
 	}
 }
 
-// TestCancelInRecurrentStep: where a request leaves while a step reads its prompt, its recurrent state, which has then
-// read more positions than the cache has of it, becomes no checkpoint that a later request would go on behind.
+// TestCancelInRecurrentStep: a request leaves while a step reads its prompt. Its recurrent state has then read more
+// positions than the cache has, so it must not become a checkpoint for later requests.
 func TestCancelInRecurrentStep(t *testing.T) {
 	e, m := openFakeRecurrent(t, 4, 4, limits{rows: 16, outputs: 1, context: 3 * compute.PagePositions})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestShift: where the context is full a text goes on as behind a prompt of what is left, and the pages of what was
-// forgotten are free.
+// TestShift: when the context is full, a text continues as after a prompt of the remaining tokens, and the pages of the
+// forgotten tokens are free.
 func TestShift(t *testing.T) {
 	for _, drafts := range []int{0, 4} {
 		testShift(t, drafts)

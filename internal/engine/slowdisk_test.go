@@ -15,7 +15,7 @@ func TestSlowDisk(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		speeds disk.Speeds
-		rate   float64 // of reading
+		rate   float64 // bytes read per second
 		depth  int     // reads at a time
 		busy   time.Duration
 		told   bool

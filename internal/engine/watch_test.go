@@ -101,8 +101,8 @@ func TestSetThreshold(t *testing.T) {
 	}
 }
 
-// TestCompare: without prediction there is no difference, with less of the neurons there is more of it; requests
-// meanwhile say the same, and nothing is counted or kept.
+// TestCompare: without prediction there is no difference, and with fewer neurons the difference is larger. Concurrent
+// requests give the same text, and nothing is counted or kept.
 func TestCompare(t *testing.T) {
 	e := predicting(t, model.Predict)
 	text := e.Tokenizer().Encode(tale, true, true)
@@ -130,7 +130,7 @@ func TestCompare(t *testing.T) {
 	compared := compare()
 	for l, now := range e.Neurons() {
 		want := len(text)
-		if l == e.Config().Layers-1 { // it computes the rows whose logits are compared
+		if l == e.Config().Layers-1 { // it computes the rows with compared logits
 			want = compared.Tokens
 		}
 		if use := now.Since(before[l]); use.Tokens != int64(want) {
@@ -145,7 +145,7 @@ func TestCompare(t *testing.T) {
 	if c := compare(); c.Divergence <= usual.Divergence || usual.Divergence <= 0 {
 		t.Errorf("a divergence of %g as usual, %g above a high threshold", usual.Divergence, c.Divergence)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 0) // a later end could come behind the comparison's
+	ctx, cancel := context.WithTimeout(t.Context(), 0) // a later deadline could come after the comparison's end
 	defer cancel()
 	if _, err := e.Compare(ctx, text, 4); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a comparison that was cancelled: %v", err)

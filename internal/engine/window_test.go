@@ -38,9 +38,9 @@ func openWindowed(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestWindowsFreePages: layers with windows keep the pages of their windows, which gives the same text in the memory
-// that was computed; a request that goes on behind the end of another takes it over, and one that goes on where windows
-// have gone by is evaluated anew.
+// TestWindowsFreePages: layers with windows keep only the pages of their windows. The text stays the same, in the
+// expected memory. A request that continues after the end of another reuses its cache. A request that continues from a
+// point that windows have passed is evaluated anew.
 func TestWindowsFreePages(t *testing.T) {
 	freed, whole := openWindowed(t, engine.Options{}), openWindowed(t, engine.Options{Cache: engine.Cache{Whole: true}})
 	const position = 2 * 2 * windowHeadDim * 2 // bytes in a layer: keys and values of two heads in F16
@@ -61,7 +61,7 @@ func TestWindowsFreePages(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		prompt func() []int32
-		reused int // of freed, of as many as of whole
+		reused int // tokens that freed reused, out of those that whole reused
 	}{
 		{"a long prompt", func() []int32 { return prompt }, 0},
 		{"its continuation", func() []int32 { return append(text, 7, 8, 9) }, -1},
@@ -87,7 +87,8 @@ func TestWindowsFreePages(t *testing.T) {
 	}
 }
 
-// TestSavedWindows: a file has what the end of its text sees in layers with windows, and serves caches of both kinds.
+// TestSavedWindows: in layers with windows, a file has the positions that the end of its text sees. It serves caches of
+// both kinds.
 func TestSavedWindows(t *testing.T) {
 	first := openWindowed(t, engine.Options{})
 	rng := rand.New(rand.NewPCG(2, 0))

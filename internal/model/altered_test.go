@@ -14,7 +14,7 @@ import (
 
 // altered is a model's file that a test changes. What it adds is zeros.
 type altered struct {
-	spec          synth.Spec // of the family's usual model
+	spec          synth.Spec // the family's usual model
 	family, magic string
 	keys          []gguf.KV
 	tensors       []*gguf.Tensor

@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 		asked  SparseMode
 		bound  Bound
 		mode   SparseMode
-		said   string // a part of it; empty: nothing
+		said   string // a part of the message; empty: there is none
 		fails  string
 	}{
 		"fastest":             {relu, predictors(), Auto, Bound{KLD: 0.01}, Predict, "with a threshold of 0", ""},

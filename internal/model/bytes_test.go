@@ -71,7 +71,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// differ returns the first position whose logits are not the same bytes, or -1.
+// differ returns the first position at which the logits do not have the same bytes, or -1.
 func differ(a, b [][]float32) int {
 	for i := range a {
 		if !slices.Equal(a[i], b[i]) {

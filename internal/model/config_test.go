@@ -63,7 +63,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestActivationNames: what may be said in the file and behind --activation.
+// TestActivationNames: the names that a file and --activation may have.
 func TestActivationNames(t *testing.T) {
 	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	for name, threshold := range map[string]float32{"fatrelu:0.5": 0.5, "FATReLU:1e-3": 1e-3, "fatrelu": 0.01, "fatrelu:0": 0} {
@@ -104,7 +104,7 @@ func TestAutoTrust(t *testing.T) {
 	}
 }
 
-// TestZeroIsNone: a file that says 0 of what it does not have is read as one without the key.
+// TestZeroIsNone: a file with 0 for a property that it does not have is read like a file without the key.
 func TestZeroIsNone(t *testing.T) {
 	zero := []any{uint32(0), int32(0), uint64(0), float32(0)}
 	for arch, keys := range map[string][]string{
@@ -144,8 +144,8 @@ func TestZeroIsNone(t *testing.T) {
 	}
 }
 
-// TestLayersWithWindows: whether a layer has a window may be said by bools or by numbers, and for layers that predict
-// further tokens besides.
+// TestLayersWithWindows: bools or numbers may say whether a layer has a window, and there may be additional ones for
+// layers that predict further tokens.
 func TestLayersWithWindows(t *testing.T) {
 	s := synth.Spec{Arch: "gemma3", Layers: 4, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1}
 	for _, pattern := range []any{

@@ -22,7 +22,8 @@ further token. "plan" is what of each layer, and of the head, goes to a GPU that
 predictor, and how many units.
 `
 
-// isCounted reports whether the bytes of a traced model are counted: those of others are counted in the same ways.
+// isCounted reports whether the test counts the bytes of a traced model. The bytes of other models are counted by the
+// same code.
 func isCounted(name string) bool {
 	return slices.ContainsFunc([]string{"the usual", "weights in", "an original", "a layer", "a prepared", "experts", "a first", "optional"}, func(s string) bool { return strings.HasPrefix(name, s) })
 }

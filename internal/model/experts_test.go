@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// routed writes a small model with experts, of whose metadata KEY=TYPE:VALUE is changed.
+// routed writes a small model with experts, with metadata changed by KEY=TYPE:VALUE.
 func routed(t *testing.T, arch string, changes ...string) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")

@@ -20,20 +20,20 @@ import (
 // against float64, and a cache in F16.
 const furtherTolerance = 2e-3
 
-// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block is run
-// as a model of one layer, whose embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the
-// hidden states that the model of the first layers gives; keys and values come from the prompt's step, and a chain of
-// two guesses from the layer's own.
+// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block runs as
+// a model of one layer. That model's embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the
+// hidden states of the model of the first layers. Keys and values come from the prompt's step, and in a chain of two
+// guesses from the layer itself.
 func TestFurtherLayer(t *testing.T) {
 	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "deepseek32": 8, "hy_v3": 8, "qwen35": 0, "qwen3next": 8, "step35": 8} {
 		t.Run(family, func(t *testing.T) {
 			spec := synth.Spec{Arch: family, Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: experts, Used: experts / 4, Activation: "silu", Seed: 5}
-			if strings.HasPrefix(family, "qwen") { // of two times two recurrent layers and one with attention the last is the further one
+			if strings.HasPrefix(family, "qwen") { // twice two recurrent layers and one with attention; the last one is the further layer
 				spec.Layers, spec.Activation = 6, ""
 			}
 			f := synthtest.Further(t, spec, family == "deepseek2")
 			tokens, state := []int32{5, 3, 7, 11, 2, 9}, [][]float32(nil)
-			n := len(tokens) - 2 // of the prompt; the last two are evaluated as guesses are
+			n := len(tokens) - 2 // tokens of the prompt; the last two tokens are evaluated like guesses
 
 			m := furtherModel(t, f, true)
 			if err := m.ForwardBoth(stepOf(tokens[:n], 0, nil)); err != nil {
@@ -52,7 +52,7 @@ func TestFurtherLayer(t *testing.T) {
 					t.Fatal(err)
 				}
 				state = append(state, slices.Clone(h))
-				if family == "step35" { // whose layer reads what is before the last norm, whatever its size
+				if family == "step35" { // its further layer reads the residual before the last norm, whatever its size
 					w := make([]float32, len(h))
 					quant.Decode(quant.F32, w, f.Tensor("output_norm.weight").Data)
 					for j := range h {
@@ -95,7 +95,7 @@ func TestFurtherLayer(t *testing.T) {
 	}
 }
 
-// TestNoFurtherLayer: files without such a layer are refused, and those of which it lacks a part.
+// TestNoFurtherLayer: files without such a layer are refused, and so are files that lack a part of it.
 func TestNoFurtherLayer(t *testing.T) {
 	for _, c := range []struct {
 		f    *gguf.File
@@ -147,8 +147,8 @@ func lastLogits(t *testing.T, m *model.Model) []float32 {
 	return row
 }
 
-// oneLayer writes the further layer of f, block layer of the file, as a model of its own, whose embedding of token i is
-// what the layer's block reads of tokens[i] and before[i].
+// oneLayer writes the further layer of f, block layer of the file, as a separate model. Its embedding of token i is the
+// input of the layer's block for tokens[i] and before[i].
 func oneLayer(t *testing.T, f *gguf.File, family string, layer int, tokens []int32, before [][]float32) *gguf.File {
 	t.Helper()
 	floats := func(name string) []float32 {

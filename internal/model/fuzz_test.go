@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// modelKeys are keys that a model's file may have, without its architecture before them, beside those that every
+// modelKeys are keys that a model's file may have, without the architecture's prefix and without those that every
 // synthetic model has.
 func modelKeys() []string {
 	return strings.Fields(`
@@ -35,7 +35,7 @@ func modelKeys() []string {
 		embedding_length_per_layer_input altup.num_inputs altup.active_idx activation_sparsity_scale pooling_type classifier.output_labels use_parallel_residual`)
 }
 
-// damaged are values of every kind that a key may have: n is a number of them.
+// damaged returns a value of the given kind for a key; n is a number in it.
 func damaged(kind uint8, n int64, x float64) any {
 	switch kind % 8 {
 	case 0:

@@ -38,8 +38,8 @@ type goldenCase struct {
 	Type string `json:"type"`
 	synth.Spec
 	More      []goldenKey `json:"keys,omitempty"`      // further metadata
-	Threshold *float32    `json:"threshold,omitempty"` // of the predictors
-	SHA256    string      `json:"sha256"`              // of the model file
+	Threshold *float32    `json:"threshold,omitempty"` // the predictors' threshold
+	SHA256    string      `json:"sha256"`              // hash of the model file
 	Tokens    []int32     `json:"tokens"`
 	Rows      []goldenRow `json:"rows"`
 }
@@ -59,9 +59,10 @@ type goldenRow struct {
 	Largest float64   `json:"largest"`
 }
 
-// goldenTolerance is the largest difference of a logit, as a share of the largest logit in size, to a peer that is
-// itself as far as that from the exact result: keys, values and scores are halves there, exponentials come from tables
-// of halves, and activations are rounded to the weights' precision. Observed are half of these.
+// tolerance returns the largest difference of a logit to a peer's, as a share of the logit with the largest magnitude.
+// The peer itself differs from the exact result by as much: its keys, values and scores are halves, its exponentials
+// come from tables of halves, and it rounds activations to the weights' precision. The observed differences are half of
+// these.
 func (c *goldenCase) tolerance(kernels string) float64 {
 	switch {
 	case c.Type == "F32":

@@ -23,13 +23,13 @@ type guesser struct {
 	guessed  [][]int             // [tokens] what it chose
 	choice   compute.Choice      // of the last Route
 	offered  map[*compute.Matrix]bool
-	uses     int // of experts that were guessed
-	hits     int // of uses, those that were guessed rightly
+	uses     int // uses of experts for which there was a guess
+	hits     int // uses with a right guess
 	repeated int // guesses that were made again, with the residual of the layer itself
-	others   int // of these, those that chose others than the router did
+	others   int // repeated guesses that differ from the router's choice
 	due      map[*compute.Matrix][][]int
 	foretold int // layers' choices that were told before attention
-	wrong    int // of these, those that were others
+	wrong    int // choices told before attention that were wrong
 }
 
 func (g *guesser) Run(s compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
@@ -150,12 +150,13 @@ func (x *guessing) ForeseeExperts(o compute.ExpertGuess) {
 	x.g.offered[o.Weights.Up] = true
 }
 
-// early are the families whose routers read what comes before attention: a guess with the residual after it may differ.
+// early are the families with routers that read the residual before attention. A guess with the residual after
+// attention may differ.
 func early() []string { return strings.Fields("smallthinker cohere2moe") }
 
-// TestGuesses: in every family with experts a layer guesses which ones the next layer will use, by what that layer's
-// router reads. The guess is the router's own choice if it is made with the residual that the router reads, and often right
-// with that of the layer before.
+// TestGuesses: in every family with experts a layer guesses which experts the next layer will use, with the next
+// layer's router. A guess from the residual that the router reads equals the router's own choice. A guess from the
+// residual of the layer before is often right.
 func TestGuesses(t *testing.T) {
 	families := testenv.Few(t, 12, slices.Sorted(maps.Keys(tracedFamilies())))
 	for _, family := range families {

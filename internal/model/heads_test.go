@@ -70,7 +70,7 @@ func (m *plain) times(name string, xs []row) (out []row) {
 	return out
 }
 
-// norm is an RMSNorm of pieces of each row, all of them by the same weights; an empty name: without weights.
+// norm is an RMSNorm of pieces of each row, all with the same weights; an empty name: without weights.
 func (m *plain) norm(name string, piece int, xs []row) (out []row) {
 	var w []float32
 	if name != "" {

@@ -71,8 +71,8 @@ func kept(x *gguf.Tensor) gguf.Source {
 	}}
 }
 
-// latentLogits returns what a model says of 70 tokens, as a prompt in parts of so many, with a cache of the given
-// types.
+// latentLogits returns a model's logits for 70 tokens, as a prompt in parts of this many tokens, with a cache of the
+// given types.
 func latentLogits(t *testing.T, f *gguf.File, part int, types compute.CacheTypes) [][]float32 {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2})
@@ -116,7 +116,7 @@ func TestLatentCut(t *testing.T) {
 			}
 		}
 	}
-	for typ, share := range map[compute.KVType]float64{ // of the largest logit; values take nothing of this cache, whatever their type
+	for typ, share := range map[compute.KVType]float64{ // shares of the largest logit; values take no room in this cache, whatever their type
 		compute.KVF32:  0.01, // F16, with which it is compared, keeps 11 bits of a key: 0.0005 each, and a few layers add them up
 		compute.KVQ8_0: 0.05, // eight bits with the largest of 32 at 127: 0.004 each, likewise
 	} {
@@ -137,10 +137,10 @@ func distance(a, b [][]float32) float64 {
 	return worst / top
 }
 
-// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as older ones are, says what a file with
-// the same elements by head does.
+// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as in older files, gives the logits of a
+// file with the same elements by head.
 func TestLatentOneTensor(t *testing.T) {
-	for typ, limit := range map[quant.Type]float64{ // of the largest logit
+	for typ, limit := range map[quant.Type]float64{ // limits as shares of the largest logit
 		quant.F32:  1e-5, // rounding of sums
 		quant.F16:  0.02, // activations may be rounded as these weights are
 		quant.Q8_0: 0.05, // values' products take activations in eight bits
@@ -237,10 +237,10 @@ type contracted struct{ compute.Device }
 
 func (contracted) ExpandsLatent() bool { return false }
 
-// TestLatentExpanded: prompts whose keys and values are made for the step say what they say without, to rounding,
-// alone, in parts and beside another.
+// TestLatentExpanded: prompts with keys and values that are made for the step give the same results as without, up to
+// rounding: alone, in parts and together with another prompt.
 func TestLatentExpanded(t *testing.T) {
-	for typ, limit := range map[quant.Type]float64{ // of the largest logit
+	for typ, limit := range map[quant.Type]float64{ // limits as shares of the largest logit
 		quant.F16:  0.01, // keys and values that are made are halves
 		quant.Q8_0: 0.05, // and products take activations in eight bits
 	} {

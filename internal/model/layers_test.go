@@ -20,10 +20,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// layered is a llama model whose layers differ, with all weights as numbers, and its forward pass as the papers have
-// it.
+// layered is a llama model with layers that differ. It has all weights as numbers, and the forward pass as the papers
+// define it.
 type layered struct {
-	heads, kvHeads, ff []int // of each layer
+	heads, kvHeads, ff []int // for each layer
 	weights            map[string][]float32
 	file               *gguf.File
 }
@@ -51,7 +51,7 @@ func newLayered(t *testing.T, seed uint64) *layered {
 		for i := range x {
 			x[i] = float32(rng.NormFloat64() / math.Sqrt(float64(cols)))
 			if rows == 0 {
-				x[i] = 1 + x[i] // of a norm
+				x[i] = 1 + x[i] // a norm's weights
 			}
 		}
 		m.weights[name] = x
@@ -147,7 +147,8 @@ func rotate(x []float64, pos int) {
 	}
 }
 
-// attend returns the attention of the query heads q to all keys and values, of which several query heads share each.
+// attend returns the attention of the query heads q to all keys and values. Several query heads share each key and
+// value head.
 func (m *layered) attend(l int, q []float64, keys, values [][]float64) []float64 {
 	out := make([]float64, len(q))
 	for h := range m.heads[l] {
@@ -207,8 +208,8 @@ func (m *layered) logits(tokens []int32) [][]float64 {
 // engine.
 const layeredTolerance = 2e-3
 
-// TestLayersDiffer: a model whose layers differ in heads, KV heads and neurons gives what a plain forward pass over its
-// weights gives, dense and with zero neurons left out, prompts and single tokens.
+// TestLayersDiffer: a model with layers that differ in heads, KV heads and neurons gives the result of a plain forward
+// pass over its weights, dense and with zero neurons left out, for prompts and single tokens.
 func TestLayersDiffer(t *testing.T) {
 	const seed = 11
 	m := newLayered(t, seed)

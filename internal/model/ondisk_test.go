@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// loadOnDisk loads f with so many bytes of RAM for units on disk; 0: nothing stays there.
+// loadOnDisk loads f with cache bytes of RAM for units on disk; 0: no units stay there.
 func loadOnDisk(t *testing.T, f *gguf.File, o model.Options, cache int64) (*model.Model, *cpu.Device, error) {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2, UnitCache: cache})
@@ -30,8 +30,8 @@ func loadOnDisk(t *testing.T, f *gguf.File, o model.Options, cache int64) (*mode
 	return m, dev, err
 }
 
-// TestNeuronsOnDisk: a dense model whose neurons stay on disk answers with the bytes that it has in RAM, in prompts and
-// token by token, and reads less than all of them for a token.
+// TestNeuronsOnDisk: a dense model with neurons on disk gives the same bytes as in RAM, for prompts and token by token,
+// and reads fewer than all neurons for a token.
 func TestNeuronsOnDisk(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	var order [][]int32

@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestOutputRows holds steps whose last layer computes only the rows whose logits are wanted to the bytes of steps that
-// compute all rows, in every family.
+// TestOutputRows: in every family, steps with a last layer that computes only the rows that need logits give the bytes
+// of steps that compute all rows.
 func TestOutputRows(t *testing.T) {
 	compare := func(name string, f *gguf.File, mode model.SparseMode) {
 		t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
@@ -64,8 +64,8 @@ func outputRows(t *testing.T, f *gguf.File, dev compute.Device, o model.Options)
 	}
 }
 
-// companySteps runs steps of two sequences by forward, one of which generates while the other's prompt is read: with
-// logits of both, of one and of none. It returns them all.
+// companySteps runs steps of two sequences with forward. One generates while the other's prompt is read. There are
+// steps with logits of both, of one and of none. It returns all logits.
 func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) error) (logits [][]float32) {
 	t.Helper()
 	var at [2]int32 // positions

@@ -44,7 +44,7 @@ func TestRopeFrequencies(t *testing.T) {
 		rope    nn.RopeSpec
 		factors []float32
 		want    func(i int) float64 // radians a position
-		scale   float64             // of the rotated pair
+		scale   float64             // factor of the rotated pair
 	}{
 		{"plain", nn.RopeSpec{Scaling: "linear", Factor: 1}, nil, plain, 1},
 		{"linear", nn.RopeSpec{Scaling: "linear", Factor: 4}, nil, func(i int) float64 { return plain(i) / 4 }, 1},

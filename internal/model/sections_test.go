@@ -16,9 +16,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestSectionsApart: files of GLM 4 that read pictures have sections of positions, and for them the halves of pairs
-// apart, as llama.cpp's conversion reorders rows of queries and keys. A text's logits are those of the same model
-// without sections, whose pairs are neighbours.
+// TestSectionsApart: files of GLM 4 that read pictures have sections of positions. For these, the halves of rotated
+// pairs are apart, because llama.cpp's conversion reorders rows of queries and keys. A text's logits equal those of the
+// same model without sections, which has the pairs' elements next to each other.
 func TestSectionsApart(t *testing.T) {
 	const embd, dim, turned = 64, 16, 8
 	plain := synthtest.File(t, synth.Spec{Arch: "glm4", Type: quant.F32, Layers: 2, Embd: embd, FF: 96, Heads: 4, KVHeads: 2, Rope: synth.Rope{RopeDims: turned}, Seed: 7})

@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// loadMode loads f with kernels whose floats are exact floats.
+// loadMode loads f with kernels that compute floats exactly.
 func loadMode(t *testing.T, f *gguf.File, o model.Options) *model.Model {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2, Floats: true})
@@ -48,7 +48,7 @@ func apart(a, b [][]float32) float64 {
 // Tolerances of logits between two ways to compute the same.
 const (
 	reordered = 1e-4 // the same sums in another order, in float32, keys and values rounded to halves
-	rounded   = 3e-2 // beside that, activations, or coefficients of neurons, rounded to eight bits in blocks
+	rounded   = 3e-2 // also activations, or coefficients of neurons, rounded to eight bits in blocks
 )
 
 var sparseTokens = []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350, 7, 222, 80, 3, 41, 301, 18}

@@ -37,7 +37,7 @@ type tracedModel struct {
 type loading struct {
 	name      string
 	options   model.Options
-	scales    []float32 // of adapters, in steps
+	scales    []float32 // scales of adapters, one for each step
 	headless  bool      // there are no logits
 	brief     bool      // only the two commonest steps are taken
 	gpu       bool      // the device makes no keys and values of latent vectors
@@ -126,7 +126,7 @@ func variants(family string) []variant {
 	return list
 }
 
-// headless are the families whose result are hidden states.
+// headless are the families that give hidden states instead of logits.
 func headless() []string {
 	return strings.Fields("bert eurobert gemma-embedding jina-bert-v2 jina-bert-v3 llama-embed modern-bert nomic-bert nomic-bert-moe")
 }

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of testdata anew")
 
-// TestTraces holds every family's operations, with weights and the flow of data, to testdata/traces, and what is counted
-// of its models in bytes to testdata/bytes.txt.
+// TestTraces compares every family's operations, with weights and the flow of data, to testdata/traces, and the byte
+// counts of its models to testdata/bytes.txt.
 func TestTraces(t *testing.T) {
 	var mu sync.Mutex
 	counts := map[string]string{}

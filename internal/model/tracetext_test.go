@@ -14,7 +14,7 @@ import (
 // or with those outside of layers. Stretches that are alike are written once and have a number.
 type story struct {
 	strings.Builder
-	programs, stretches, lists dictionary        // of steps, stretches, and weights
+	programs, stretches, lists dictionary        // texts of steps, stretches, and lists of weights
 	ropes                      []string          // in words
 	loads                      map[string]string // name of a load, by all its steps
 }
@@ -23,10 +23,10 @@ type story struct {
 type stretch struct {
 	place  place
 	text   string
-	inputs string // which values of earlier stretches its letters are, and that its rows are those whose logits are wanted
+	inputs string // which values of earlier stretches its letters stand for, and whether its rows are those that need logits
 }
 
-// place is a layer, or -1 outside of layers, or -2 where it is not known yet, and a part of it.
+// place is a layer and a part of it. The layer is -1 outside of layers, and -2 if it is not known yet.
 type place struct {
 	layer int
 	part  string
@@ -229,7 +229,7 @@ type dictionary struct {
 	texts  [][]string
 }
 
-// of returns a text's name, and where it is new the lines that tell it.
+// of returns a text's name. If the text is new, first are the lines that define it.
 func (d *dictionary) of(text string) (name, first string) {
 	is := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, was := range d.texts {
@@ -327,7 +327,8 @@ func (s *story) load(of, name string, weights []line, cache string, steps []told
 	}
 }
 
-// listed returns the weights that d was given, layer by layer, those of a name in the order of their rows.
+// listed returns the weights that d was given, layer by layer; weights with the same name are in the order of their
+// rows.
 func (s *story) listed(d *paper) []line {
 	type item struct {
 		place place

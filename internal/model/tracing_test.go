@@ -17,10 +17,10 @@ type paper struct {
 	files   []*gguf.File // where weights are from: the model's, then adapters'
 	expands bool
 	weights []weight
-	bytes   struct{ ram, gpu int64 } // of weights as they are given
+	bytes   struct{ ram, gpu int64 } // bytes of weights as the device gets them
 	cache   compute.CacheSpec
 	run     *recording   // the last segment's
-	runs    []*recording // of Rehearse
+	runs    []*recording // recordings of Rehearse
 }
 
 // weight is a matrix or a vector that the device was given.
@@ -187,9 +187,9 @@ type recording struct {
 	ops     []operation
 	host    bool // a function on the host runs
 	after   []field
-	shapes  []string // of values; value 0 is what the segment did not write
+	shapes  []string // shapes of values; the segment did not write value 0
 	memory  map[any]*content
-	lost    []any // memory whose content is lost after the next SparseFFN
+	lost    []any // memory with contents that are lost after the next SparseFFN
 	access  map[any]compute.Access
 	err     error
 }
@@ -207,7 +207,7 @@ type field struct {
 	name   string
 	values []int
 	weight string
-	text   string // besides values the shape in which they are read, where it is another
+	text   string // in words; for values, the shape in which they are read, if it differs
 }
 
 // content says which values a memory holds, column by column.
@@ -313,7 +313,7 @@ func (r *recording) read(mem any, shape string, size int) (f field) {
 	return f
 }
 
-// rows returns a number of rows in words: n are the step's, o those whose logits are wanted.
+// rows returns a number of rows in words: n is the step's number of rows, o the number of rows that need logits.
 func (r *recording) rows(n int, outputs bool) string {
 	of, name := r.segment.Rows, "n"
 	if outputs {
@@ -437,7 +437,7 @@ func (r *recording) fields(o *operation, name string, v reflect.Value) {
 type writes struct {
 	r    *recording
 	list []func() int
-	part *compute.Tensor // of which the operation writes some columns
+	part *compute.Tensor // the operation writes some columns of it
 	some []int
 }
 

@@ -21,9 +21,9 @@ import (
 
 var everyFamily = flag.Bool("every-family", false, "have experts of all families on disk, not of one of each kind")
 
-// TestExpertsOnDisk: models of experts on disk, of which RAM has room for some, give the bytes of logits and hidden
-// states that they give in RAM, in every kind of step: prompts, tokens, several sequences, guesses, and layers that
-// predict further tokens; with adapters, biases, gates and ups in one tensor, and experts' neurons that are left out.
+// TestExpertsOnDisk: models with experts on disk, and RAM for some of them, give the same bytes of logits and hidden
+// states as in RAM. It tests every kind of step: prompts, tokens, several sequences, guesses, and layers that predict
+// further tokens. It also tests adapters, biases, gates and ups in one tensor, and experts' neurons that are left out.
 func TestExpertsOnDisk(t *testing.T) {
 	kinds := []string{"the usual model", "optional tensors", "gates and ups of experts in one tensor", "experts with predictors", "a layer that predicts a further token"}
 	families := strings.Fields("deepseek4 glm4moe gpt-oss grovemoe smallthinker")
@@ -106,9 +106,8 @@ type stepRows struct {
 	rows [][]float32
 }
 
-// steps returns what all steps of f give, which is loaded as l says; with experts on disk if RAM is to have so many
-// bytes of them. use is what the
-// device did with them.
+// steps returns the results of all steps of f, loaded as l says. If unitCache is not 0, experts stay on disk, and RAM
+// has this many bytes for them. use counts what the device did with them.
 func steps(t *testing.T, f *gguf.File, l loading, unitCache int64) (list []stepRows, use compute.UnitUse, err error) {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1, UnitCache: unitCache})

@@ -87,7 +87,7 @@ func TestEndsOfFile(t *testing.T) {
 	}
 }
 
-// TestScoresOfAnyType: scores may be whole numbers or missing, of which then all are equal.
+// TestScoresOfAnyType: scores may be whole numbers, or missing; missing scores are all equal.
 func TestScoresOfAnyType(t *testing.T) {
 	ids := func(scores any) []int32 {
 		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})

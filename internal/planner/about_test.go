@@ -25,7 +25,8 @@ func TestAbout(t *testing.T) {
 			t.Errorf("%+v takes %d bytes of RAM", o, ram)
 		}
 	}
-	// Of a model with experts that has no room, a part comes from the disk: slower than from RAM, but faster than if all did.
+	// A model with experts does not fit, so a part of it comes from the disk. It is slower than from RAM, but faster
+	// than entirely from the disk.
 	large := Outline{Bytes: 80e9, Read: 0.05, KV: 0}
 	whole, _, err := m.About(large)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// ways returns the ways to compute six layers of Qwen3-30B-A3B with so many GiB of RAM and a GPU of one.
+// ways returns the ways to compute six layers of Qwen3-30B-A3B with memory GiB of RAM and a GPU of one GiB.
 func ways(t *testing.T, memory float64) ([]Way, modelcost.Cost) {
 	t.Helper()
 	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
@@ -28,7 +28,7 @@ func ways(t *testing.T, memory float64) ([]Way, modelcost.Cost) {
 	return list, b
 }
 
-// TestWays: a token reads the bytes of what it uses, in whichever memory; all of the model lies somewhere; plans are no
+// TestWays: a token reads the bytes that it uses, in whichever memory. All of the model has a place. Plans are no
 // slower than llama.cpp's way.
 func TestWays(t *testing.T) {
 	list, b := ways(t, 64)
@@ -49,8 +49,9 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestTooLittleRAM: what RAM has no room for is read from the disk. llama.cpp, which leaves it to the system what of a file
-// is in memory, reads the share of what a token uses that RAM has no room for; a cache of those used most reads less.
+// TestTooLittleRAM: the part of a model that does not fit into RAM is read from the disk. llama.cpp leaves it to the
+// system which parts of a file are in memory, so it reads from the disk the share of a token's bytes that RAM has no
+// room for. A cache of the most used experts reads less.
 func TestTooLittleRAM(t *testing.T) {
 	all, _ := ways(t, 64)
 	half, _ := ways(t, float64(all[0].RAM)/2/(1<<30))

@@ -26,7 +26,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// lavapipes are so many GPUs, all of them lavapipe, said to be ten times as fast as RAM.
+// lavapipes returns a machine with this many GPUs, all of them lavapipe, with ten times RAM's bandwidth.
 func lavapipes(t *testing.T, gpus int) *Machine {
 	t.Helper()
 	info, err := vulkan.Chosen(vulkan.Software)
@@ -48,11 +48,11 @@ func lavapipes(t *testing.T, gpus int) *Machine {
 func TestPlanned(t *testing.T) {
 	testenv.Thorough(t)
 	type planned struct {
-		spec          synth.Spec // of no architecture: the demo
+		spec          synth.Spec // no architecture: the demo
 		mode          model.SparseMode
 		context       int
 		batch, ubatch int
-		share         float64 // of the weights, beside the most that computing may take; of all GPUs together
+		share         float64 // budget of all GPUs together: this share of the weights, and on top of it the most that computing may take
 		stream        int     // tokens
 		whole         int     // layers; 0: by neuron
 		gpus          int     // 0: 1
@@ -175,8 +175,8 @@ func TestHeadPlanned(t *testing.T) {
 	}
 }
 
-// TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room
-// there, unless the user says what lies on GPUs. What is planned is in use, and the text is the same.
+// TestFurtherPlanned: the layer that predicts a further token is on the head's GPU if there is room for all of it,
+// unless the user says what is on GPUs. The memory in use is the planned memory, and the text is the same.
 func TestFurtherPlanned(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 4, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, true)
@@ -259,9 +259,9 @@ func TestFurtherPlanned(t *testing.T) {
 	}
 }
 
-// TestFurtherBesideSlots: the layer that predicts a further token lies on the head's GPU, too, where experts follow the
-// text and their slots leave it room. Of four layers the GPU has room for all experts but one; the slots of that layer
-// may take one expert's bytes, and what is left is more than the further layer's experts in Q8_0.
+// TestFurtherBesideSlots: the layer that predicts a further token is on the head's GPU also if experts follow the text
+// and their slots leave room for it. The GPU has room for all experts of four layers except one expert. The slots of
+// that layer may take one expert's bytes, and the rest is more than the further layer's experts take in Q8_0.
 func TestFurtherBesideSlots(t *testing.T) {
 	testenv.Thorough(t)
 	whole := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 5, Embd: 64, FF: 32, Heads: 4, Type: quant.F32, Experts: 16, Used: 2, Activation: "silu", Seed: 3}, false)
@@ -318,7 +318,7 @@ func TestFurtherBesideSlots(t *testing.T) {
 	}
 }
 
-// guessing returns the likeliest tokens behind a prompt, and how many guesses of the further layer were checked.
+// guessing returns the likeliest tokens after a prompt, and how many guesses of the further layer were checked.
 func guessing(t *testing.T, e *engine.Engine, prompt []int32, n int) (ids []int32, guesses int) {
 	t.Helper()
 	o := sample.DefaultOptions()
@@ -348,7 +348,7 @@ func budget(t *testing.T, m *Machine, b modelcost.Cost, stream int, share float6
 }
 
 // TestForesight: once usual steps were rehearsed for a GPU's twin, no request of usual length waits for a shader, alone
-// or beside others.
+// or together with others.
 func TestForesight(t *testing.T) {
 	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())

@@ -18,8 +18,8 @@ import (
 
 var _ engine.Devices = (*Planner)(nil)
 
-// planned returns a planner for six layers of a 7B model and discrete GPUs of this machine with so many free bytes
-// each, numbered 3, 5, …, and what it says.
+// planned returns a planner for six layers of a 7B model and discrete GPUs of this machine with this many free bytes
+// each, numbered 3, 5, …. It also returns the planner's messages.
 func planned(t *testing.T, free int64, gpus int, o Options) (*Planner, *[]string) {
 	t.Helper()
 	shape, err := modelcost.Describe("llama-7b,type=q4_0,layers=6")
@@ -119,7 +119,7 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestTensors: tensors lie where their names say, on GPUs by the numbers that --list-devices shows.
+// TestTensors: tensors are where the flags say by their names, on GPUs with the numbers that --list-devices shows.
 func TestTensors(t *testing.T) {
 	p, told := planned(t, 2<<30, 2, Options{GPUs: GPUs{Tensors: []string{`blk\.1\.=Vulkan3,blk\.4\.=Vulkan5`, `blk\.2\.ffn_(gate|up|down)=CPU`, `blk\.9\.=CPU`}}})
 	plan, err := p.Plan()
@@ -143,7 +143,8 @@ func TestTensors(t *testing.T) {
 	}
 }
 
-// TestKVInRAM: keys and values stay in RAM, by neurons as by whole layers, and the head and neurons still lie on GPUs.
+// TestKVInRAM: keys and values stay in RAM, whether neurons or whole layers are placed. The head and neurons are still
+// on GPUs.
 func TestKVInRAM(t *testing.T) {
 	all := -1
 	for name, o := range map[string]Options{"neurons": {}, "whole layers": {GPUs: GPUs{Layers: &all}}} {

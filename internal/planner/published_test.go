@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// Where memory was the limit, the cost model is near what was measured: floating-point weights of models far larger
-// than the GPU, and the processor alone. The tolerance is that of figures with two digits on unstated bandwidths.
+// TestPublished: if memory was the limit, the cost model is near published measurements: of floating-point weights of
+// models far larger than the GPU, and of the processor alone. The tolerance allows for figures with two digits on
+// unstated bandwidths.
 func TestPublished(t *testing.T) {
 	testenv.Thorough(t)
 	const tolerance = 0.3

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// TestSlots: layers whose experts lie partly on a GPU get slots within the cache's size, of at least one expert, where
-// experts can move at all; what the plan says it takes is what its places take.
+// TestSlots: layers with some experts on a GPU get slots within the cache's size, for at least one expert, if experts
+// can move at all. The plan's sizes equal the sizes of its places.
 func TestSlots(t *testing.T) {
 	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
 	if err != nil {

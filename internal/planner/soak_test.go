@@ -50,8 +50,8 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) (out []int32)
 // leak is by how many MiB a process may grow from the 200th token to the 1000th: the Go heap breathes.
 const leak = 16
 
-// TestThousandTokens: a thousand tokens at every budget leave no byte behind, neither in video memory nor in RAM, and
-// nothing for the validation layer to say. It takes minutes, so it is played where POWERINFER_SOAK is set.
+// TestThousandTokens: a thousand tokens at every budget leak no byte, neither in video memory nor in RAM, and cause no
+// message of the validation layer. It takes minutes, so it runs only if POWERINFER_SOAK is set.
 func TestThousandTokens(t *testing.T) {
 	if os.Getenv("POWERINFER_SOAK") == "" {
 		t.Skip("POWERINFER_SOAK is not set")

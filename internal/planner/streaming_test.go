@@ -9,16 +9,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// TestStreamingTokens: how many tokens pay for sending follows from the slowest of the cores, which pack rows as the file
-// has them, the bus, which carries them as the GPU has them, and RAM, which both read and write. A GPU whose products
-// are slower than the cores' is sent nothing.
+// TestStreamingTokens: how many tokens are needed for sending to be worthwhile follows from the slowest of three. The
+// cores pack rows of the file's size, the bus carries rows of the GPU's size, and RAM reads and writes both. Nothing is
+// sent to a GPU with products slower than the cores'.
 func TestStreamingTokens(t *testing.T) {
 	const products, upload, packs, ram = 4e11, 1e10, 8e9, 25e9 // a second
 	const budget = 8 << 30
 	for _, c := range []struct {
 		model     string
 		file, gpu float64 // bytes for 256 elements
-		experts   float64 // of a layer for each that a token uses; 0: no experts
+		experts   float64 // experts of a layer for each that a token uses; 0: no experts
 	}{
 		{"llama-7b,layers=1,type=q4_0", 144, 144, 0},
 		{"llama-7b,layers=1,type=q8_0", 272, 272, 0},

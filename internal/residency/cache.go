@@ -85,8 +85,8 @@ type CacheUse struct {
 	Hits        int64 // uses of units that had stayed
 	Misses      int64 // uses of units that were absent
 	Guessed     int64 // units that were read for a guess
-	GuessesUsed int64 // of these, units used before they were evicted: neither hits nor misses
-	GuessesLost int64 // of these, units evicted before they were used
+	GuessesUsed int64 // guesses used before they were evicted: neither hits nor misses
+	GuessesLost int64 // guesses evicted before they were used
 	Left        int64 // uses of absent units that were done without: not among the uses
 }
 
@@ -210,7 +210,7 @@ func (c *Cache) Use(unit int32, tokens int) {
 	}
 }
 
-// Leave counts that so many tokens of the step would have used an absent unit, which is not read for them.
+// Leave counts an absent unit that this many tokens of the step would have used, and that is not read for them.
 func (c *Cache) Leave(unit int32, tokens int) {
 	c.units[unit].weight += float64(tokens) * c.each
 	c.use.Left += int64(tokens)
@@ -233,7 +233,7 @@ func (c *Cache) Slot(unit int32) int32 { return c.units[unit].slot }
 // Hold makes a present unit keep its slot until Release was called as often as Hold, Admit and Guess together.
 func (c *Cache) Hold(unit int32) { c.seats[c.units[unit].slot].holds++ }
 
-// Release ends a Hold, or that of Admit or Guess.
+// Release ends a Hold, also one by Admit or Guess.
 func (c *Cache) Release(unit int32) {
 	s := c.units[unit].slot
 	if s == Absent || c.seats[s].holds == 0 {
@@ -271,9 +271,9 @@ func (c *Cache) Pass(unit int32, tokens int) {
 	c.passed = slices.Insert(c.passed, at, y)
 }
 
-// Admit gives an absent unit a slot and holds it: a free slot, or that of the unit with the least weight that is not
-// held. That unit becomes absent and is returned as lost; otherwise lost is Absent. ok is false if every slot is held.
-// A unit that has a slot is held there.
+// Admit gives an absent unit a slot and holds it: a free slot, or the slot of the unit with the least weight that is
+// not held. That unit becomes absent and is returned as lost; otherwise lost is Absent. ok is false if every slot is
+// held. A unit that has a slot is held there.
 func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 	if s := c.units[unit].slot; s != Absent {
 		c.seats[s].holds++
@@ -372,7 +372,7 @@ func (c *Cache) before(y passedUnit, other int32) bool {
 	return w <= c.units[other].weight*(1+1e-9) // differences by rounding do not count
 }
 
-// seat puts an absent unit into a free slot, or into that of the victim.
+// seat puts an absent unit into a free slot, or into the victim's slot.
 func (c *Cache) seat(unit int32) (slot, lost int32) {
 	lost = Absent
 	if n := len(c.free); n > 0 {

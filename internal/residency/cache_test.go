@@ -202,7 +202,7 @@ func againstPlain(t *testing.T, units, slots int, halfLife int64, steps, most in
 	t.Logf("%d admissions, %d refused, %d ties", admissions, refusals, ties)
 }
 
-// draw returns a unit, those of low numbers more often.
+// draw returns a unit. Units with low numbers are more likely.
 func draw(r *rand.Rand, units int) int32 {
 	return min(int32(float64(units)*math.Pow(r.Float64(), 2)), int32(units-1))
 }
@@ -226,7 +226,7 @@ func check(t *testing.T, c *residency.Cache, units, slots int, held map[int32]in
 	}
 }
 
-// newCache returns a cache of units of which nothing is known, with a half-life of 16 tokens.
+// newCache returns a cache of units without a history, with a half-life of 16 tokens.
 func newCache(units, slots int) *residency.Cache {
 	tuning := residency.TunedCache()
 	tuning.HalfLife = 16
@@ -318,8 +318,8 @@ func TestWhatIsNoLongerUsedGoes(t *testing.T) {
 	t.Logf("%d tokens", tokens)
 }
 
-// TestGuesses plays guesses of which a part is used, and holds those that are lost to the bound: half of what was needed,
-// and half of the slots.
+// TestGuesses plays guesses that are partly used, and checks the bound on lost guesses: half of the units that were
+// needed, and half of the slots.
 func TestGuesses(t *testing.T) {
 	for _, right := range []float64{0, 0.3, 0.7, 1} {
 		r := testenv.Rand(t)
@@ -474,7 +474,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// steady returns a cache of so many units of which half have slots, and tokens of a power law, of so many uses each.
+// steady returns a cache with slots for half of its units, and tokens that use units by a power law, uses units each.
 func steady(tb testing.TB, units, uses int) (*residency.Cache, [][]int32) {
 	tb.Helper()
 	c := residency.NewCache(units/2, residency.TunedCache())
@@ -536,8 +536,8 @@ func BenchmarkCache(b *testing.B) {
 	}
 }
 
-// TestPass: of units of which equally much is expected a prompt keeps some from layer to layer, instead of losing each
-// before its next turn; those that are expected to be used more than others stay whenever they come.
+// TestPass: among units with equal expected use, a prompt keeps some from layer to layer, instead of losing each before
+// its next turn. Units that are expected to be used more than others stay, whenever they come.
 func TestPass(t *testing.T) {
 	const layers, units, slots = 8, 32, 128
 	c := residency.NewCache(slots, residency.TunedCache())

@@ -22,7 +22,7 @@ const Copies = 4
 const Staged = 2
 
 // Without a queue for copies, a piece of them goes to the GPU between two steps, in the queue that computes the next
-// one. Its time on the bus is at most delay of the time of a step, or that of leastPiece bytes (25 µs at 20 GB/s) if
+// step. A piece takes at most delay of a step's time on the bus, or the time of leastPiece bytes (25 µs at 20 GB/s) if
 // that is more.
 const (
 	delay      = 1.0 / 16
@@ -33,7 +33,7 @@ const (
 type Layer struct {
 	Experts int
 	Slots   int       // experts that the GPU has room for
-	Bytes   int64     // of one expert
+	Bytes   int64     // size of one expert
 	Prior   []float64 // [Experts] share of tokens that are expected to use each, from a profile; nil: nothing is known
 }
 
@@ -71,7 +71,7 @@ func (s Speeds) copying() float64 {
 type Tuning struct {
 	Recent  float64 // tokens over which recent uses are averaged
 	Long    float64 // tokens over which long-term uses are averaged
-	Weight  float64 // of the recent average in an expert's expected use; the rest is the long-term average's
+	Weight  float64 // share of the recent average in an expert's expected use; the rest is the long-term average's
 	Horizon float64 // tokens for which the difference between two experts' expected uses is assumed to last
 	Margin  float64 // how many times its own time a copy must save
 	Doubt   float64 // standard deviations of the averages by which expected uses must differ in addition

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// speeds are those of a computer whose bus gives a third of RAM's bandwidth.
+// speeds are the speeds of a computer with a bus at a third of RAM's bandwidth.
 var speeds = residency.Speeds{RAM: 60e9, GPU: 600e9, Bus: 20e9}
 
 func open(t *testing.T, l residency.Layer) *residency.Policy {
@@ -78,8 +78,8 @@ func TestFasterRAMNeedsNoGPU(t *testing.T) {
 	}
 }
 
-// TestInvariants plays random uses and copies: a slot holds one expert, an expert lies in one slot, and nothing is
-// copied to where it is.
+// TestInvariants plays random uses and copies: a slot holds one expert, an expert is in one slot, and nothing is copied
+// to where it is.
 func TestInvariants(t *testing.T) {
 	r := testenv.Rand(t)
 	const experts, slots = 16, 5
@@ -155,7 +155,7 @@ func TestWhatACopyCostsBeside(t *testing.T) {
 	}
 }
 
-// comes reports whether an expert that so many of the tokens use is copied over one that none does.
+// comes reports whether an expert that this share of the tokens uses is copied over an unused one.
 func comes(t *testing.T, uses float64, s residency.Speeds, tuning residency.Tuning) bool {
 	t.Helper()
 	p, err := residency.New([]residency.Layer{{Experts: 2, Slots: 1, Bytes: 1, Prior: []float64{0, uses}}}, s, tuning)

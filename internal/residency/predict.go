@@ -34,7 +34,7 @@ func predict(halfLife float64, slots int, shares []float64) (hits float64) {
 	if units <= room {
 		return 1
 	}
-	room-- // one slot is that of the last unit that came
+	room-- // one slot belongs to the last unit that came
 	above := func(threshold float64, value func(alike) float64) (sum float64) {
 		for _, g := range groups {
 			sum += value(g) * heavier(g.share, halfLife, threshold)

@@ -13,7 +13,7 @@ import (
 // predicted bounds the difference between the predicted and the simulated share of hits.
 const predicted = 0.01
 
-// powerLaw returns shares that follow rank^-s, of which so many units are used by a token, cut off at 1.
+// powerLaw returns shares that follow rank^-s, cut off at 1, so that a token uses this many units on average.
 func powerLaw(units int, s, used float64) []float64 {
 	shares := make([]float64, units)
 	low, high := 0.0, 1e9

@@ -2,17 +2,18 @@ package sample
 
 import "bytes"
 
-// Breakers are texts across which DRY sees no repetition, such as the end of a line. It knows the text of every token,
-// so that one is found wherever it lies in tokens. It does not change, and samplers may share it.
+// Breakers are texts across which DRY sees no repetition, such as the end of a line. Breakers knows the text of every
+// token, so it finds a breaker at any place in tokens. It does not change, and samplers may share it.
 type Breakers struct {
 	texts   [][]byte
-	longest int     // of texts
+	longest int     // length of the longest text
 	pieces  []byte  // the tokens' texts
 	ends    []int32 // [n_vocab] of each one's in pieces
-	widest  int     // of pieces
+	widest  int     // length of the longest token's text
 }
 
-// NewBreakers returns the breakers of these texts in a vocabulary of n tokens, with their texts by piece; nil where all texts are empty.
+// NewBreakers returns the breakers of these texts in a vocabulary of n tokens. piece returns a token's text. The result
+// is nil if all texts are empty.
 func NewBreakers(texts []string, n int, piece func(id int32) []byte) *Breakers {
 	b := &Breakers{ends: make([]int32, n)}
 	for _, t := range texts {

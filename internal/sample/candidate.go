@@ -19,7 +19,7 @@ func better(a, b *candidate) bool {
 
 func worse(a, b *candidate) bool { return better(b, a) }
 
-// heapify makes c a heap whose root is the first in the order.
+// heapify makes c a heap with the first candidate in the order as its root.
 func heapify(c []candidate, before order) {
 	for i := len(c)/2 - 1; i >= 0; i-- {
 		siftDown(c, i, before)

@@ -28,7 +28,7 @@ const (
 var stageNames = [...]struct {
 	name    string
 	letter  byte
-	aliases []string // besides those with - and without _
+	aliases []string // other names, apart from those with - and without _
 }{
 	Penalties:   {"penalties", 'e', nil},
 	DRYStage:    {"dry", 'd', nil},
@@ -124,7 +124,7 @@ const (
 	adapts                  // near a probability
 )
 
-// plan returns those of the given stages that change anything, and the choice at their end.
+// plan returns the given stages that change anything, and the choice at their end.
 func (o *Options) plan(given []Stage) ([]Stage, choice) {
 	end := draws
 	switch {

@@ -26,7 +26,7 @@ func (r *reference) rank() {
 	})
 }
 
-// probabilities returns those of ids, which it ranks.
+// probabilities returns the probabilities of ids, after it ranks ids.
 func (r *reference) probabilities() []float64 {
 	r.rank()
 	p := make([]float64, len(r.ids))
@@ -44,7 +44,7 @@ func (r *reference) probabilities() []float64 {
 	return p
 }
 
-// entropy is that of p in nats.
+// entropyOf returns the entropy of p in nats.
 func entropyOf(p []float64) (h float64) {
 	for _, x := range p {
 		if x > 0 {
@@ -54,7 +54,7 @@ func entropyOf(p []float64) (h float64) {
 	return h
 }
 
-// nucleus keeps the first tokens of an order whose probabilities reach share.
+// nucleus keeps the first tokens of an order until their probabilities reach share.
 func (r *reference) nucleus(p []float64, order []int, share float64) {
 	var kept []int
 	var sum float64
@@ -88,7 +88,7 @@ func longestRepeat(accepted []int32, id int32, text func(int32) []byte, breakers
 		}
 		best = max(best, n)
 	}
-	// A break is where a breaker's last byte lies in a token; only what follows that token counts.
+	// A break is at a breaker's last byte in a token; only the text after that token counts.
 	for n := range min(best, len(accepted)) {
 		before := accepted[:len(accepted)-n]
 		var whole, without []byte
@@ -252,10 +252,10 @@ func probabilities(s *Sampler, logits []float32) []float64 {
 	return out
 }
 
-// testBreakers lie within a token, and across two.
+// testBreakers are within a token, and across two.
 var testBreakers = []string{"c", "fgh"}
 
-// letters returns the texts of a vocabulary: a to z over and over, every third one doubled with the letter behind it.
+// letters returns the texts of a vocabulary: a to z over and over. Every third text also has the letter after it.
 func letters(id int32) []byte {
 	text := []byte{byte('a' + id%26)}
 	if id%3 == 0 {
@@ -391,7 +391,7 @@ func TestDRYByHand(t *testing.T) {
 	}
 }
 
-// TestDRYIsBounded holds that a repetition of any length leaves finite logits.
+// TestDRYIsBounded checks that a repetition of any length leaves finite logits.
 func TestDRYIsBounded(t *testing.T) {
 	o := neutral()
 	o.DRY.Multiplier, o.DRY.Base, o.DRY.LastN = 100, 1e30, 1000
@@ -435,8 +435,8 @@ func softmax(logits []float32, t float64) []float64 {
 	return p
 }
 
-// TestMirostatKeepsAsPublished runs the feedback by its definition beside the sampler, and holds what is drawn to the
-// cut.
+// TestMirostatKeepsAsPublished runs the feedback by its definition in parallel to the sampler, and checks that the
+// drawn tokens are within the cut.
 func TestMirostatKeepsAsPublished(t *testing.T) {
 	rng := testenv.Rand(t)
 	for version := 1; version <= 2; version++ {
@@ -497,7 +497,7 @@ func zipfLimit(p []float64, mu float64) int {
 	return max(1, int(math.Pow(e*math.Pow(2, mu)/(1-math.Pow(float64(len(p)), -e)), 1/s)))
 }
 
-// TestMirostatTakesAnyLogits holds that no distribution is too narrow, flat or short for it.
+// TestMirostatTakesAnyLogits checks that no distribution is too narrow, flat or short for it.
 func TestMirostatTakesAnyLogits(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		o := DefaultOptions()
@@ -577,7 +577,7 @@ func TestChainNames(t *testing.T) {
 	}
 }
 
-// TestClonesGoOn holds that a clone of every chain goes on as its original.
+// TestClonesGoOn checks that a clone of every chain continues like its original.
 func TestClonesGoOn(t *testing.T) {
 	logits := headLogits(300)
 	for name, o := range settings(len(logits)) {

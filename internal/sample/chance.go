@@ -2,14 +2,15 @@ package sample
 
 import "slices"
 
-// A Chance is a token with the probability by which it could be chosen, behind all stages of the chain.
+// A Chance is a token with its probability after all stages of the chain.
 type Chance struct {
 	ID          int32
 	Probability float64
 }
 
-// Chances returns the probability that id, which Sample returned last, had behind the chain, and the n likeliest
-// tokens, likeliest first; fewer where the chain left fewer. Where the highest logit is taken that is the only one.
+// Chances returns the probability after the chain of id, the token that Sample returned last. It also returns the n
+// likeliest tokens, likeliest first, or fewer if the chain left fewer. If Sample takes the highest logit, its token is
+// the only one.
 func (s *Sampler) Chances(id int32, n int) (float64, []Chance) {
 	if s.choice == takesBest {
 		return 1, []Chance{{id, 1}}[:min(n, 1)]

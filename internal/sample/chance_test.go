@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMinKeep: stages that drop tokens leave so many of the best, and no others.
+// TestMinKeep: stages that drop tokens leave this many of the best tokens, and no others.
 func TestMinKeep(t *testing.T) {
 	logits := []float32{1, 5, 4, 0, 3}
 	for name, change := range map[string]func(*Options){

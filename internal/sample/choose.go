@@ -51,7 +51,7 @@ type feedback struct {
 	limit       float64 // mirostat's mu, in bits
 	sum, weight float64 // adaptive-p's average probability is sum / weight
 	chosen      int32   // not yet accepted; -1: none
-	probability float64 // of chosen, before the choice changed any
+	probability float64 // probability of chosen, before the choice changed any
 }
 
 func (s *Sampler) resetFeedback() {
@@ -77,10 +77,10 @@ func (s *Sampler) learn(id int32) {
 	}
 }
 
-// mirostat draws from the best tokens, so many that the surprise comes to be what is wanted (Basu et al.,
-// arXiv:2007.14966): version 2 keeps those whose surprise is at most the limit, version 1 a number that the limit and
-// an estimate of Zipf's exponent give. The error that moves the limit is that of the surprise by the model's own
-// probability, as there; llama.cpp takes that after the cut.
+// mirostat draws from the best tokens, and chooses their number so that the surprise approaches its target (Basu et
+// al., arXiv:2007.14966). Version 2 keeps the tokens with a surprise of at most the limit. Version 1 keeps a number
+// that follows from the limit and an estimate of Zipf's exponent. The limit moves by the error of the surprise under
+// the model's own probabilities, as in the paper; llama.cpp takes the probabilities after the cut.
 func (s *Sampler) mirostat(r float64) int32 {
 	p := &s.pool
 	all := p.weigh()

@@ -46,8 +46,8 @@ func fewest(c []candidate, want float64, least int, before order) []candidate {
 	return c
 }
 
-// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082), or so many of
-// the best.
+// cutMinP keeps, in place, the tokens with at least share times the highest probability (arXiv:2407.01082), but at
+// least the best least tokens.
 func (p *pool) cutMinP(share float32, least int) {
 	p.fill(0)
 	floor := float64(p.highest) + p.temperature*math.Log(float64(share))
@@ -82,7 +82,7 @@ func (p *pool) cutSigma(n float32) {
 	if math.IsInf(float64(p.highest), 0) {
 		return // there is no deviation
 	}
-	var count, sum, squares float64 // of distances from the highest, which keeps the numbers small
+	var count, sum, squares float64 // over distances from the highest logit, which keeps the numbers small
 	for i := range p.c {
 		if l := p.c[i].logit; l != negInf {
 			d := float64(p.highest) - float64(l)
@@ -110,8 +110,8 @@ func (p *pool) cutTypical(share float32, least int) {
 	p.findHighest()
 }
 
-// excludeTop drops, in place, the tokens of at least a threshold's probability but the last of them ("exclude top
-// choices").
+// excludeTop removes, in place, all tokens of at least a threshold's probability except the least likely of them
+// ("exclude top choices"). It removes none if fewer than least would stay.
 func (p *pool) excludeTop(threshold float32, least int) {
 	p.fill(0)
 	floor := float64(threshold) * p.weigh()

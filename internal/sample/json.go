@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// maxSamplers bounds samplers from outside: every token passes all of them.
+// maxSamplers bounds the samplers in a request: every token passes all of them.
 const maxSamplers = 64
 
 // ReadSamplers reads samplers as llama-server's field samplers has it: a list of names, or a text of letters.

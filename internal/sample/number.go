@@ -8,16 +8,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// A Number is a number among Options, with everything that is said of it outside of this package: its names, its
-// default and its bounds.
+// A Number describes a numeric option of Options to other packages: its names, its default and its bounds.
 type Number struct {
-	Field   string  // of Options, with a point between a group and its field
+	Field   string  // of Options; a point separates a group and its field
 	Flag    string  // the program's flag, and other names for it after spaces; empty: there is none
 	Env     string  // what follows LLAMA_ARG_ in the flag's environment variables, separated by spaces
 	JSON    string  // the field of requests to llama-server
 	File    string  // what follows general.sampling. in the key by which a model's file advises a value; empty: none does
 	Default float64 // llama.cpp's
-	Least   float64 // of what is allowed
+	Least   float64 // the least value allowed
 	Most    float64
 	Off     string // how it is turned off, for errors
 	Context bool   // outside of this package, -1 stands for the length of the context
@@ -128,7 +127,7 @@ func Numbers() []Number {
 // Names returns the flag's name and its other names.
 func (n *Number) Names() []string { return strings.Fields(n.Flag) }
 
-// Of returns where the number is in o: a *float32 or an *int.
+// Of returns a pointer to the number in o: a *float32 or an *int.
 func (n *Number) Of(o *Options) any { return n.value(o).Addr().Interface() }
 
 func (n *Number) value(o *Options) reflect.Value {

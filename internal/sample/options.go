@@ -83,12 +83,12 @@ func DefaultOptions() Options {
 	return o
 }
 
-// Validate returns an error that names an option out of its range, for a vocabulary of so many tokens.
+// Validate returns an error that names an option out of its range. vocabulary is the number of tokens.
 func (o *Options) Validate(vocabulary int) error {
 	return setting.For(setting.Fields, o.Check(vocabulary))
 }
 
-// Check is Validate, whose errors name flags.
+// Check is Validate with errors that name flags.
 func (o *Options) Check(vocabulary int) error {
 	if vocabulary < 1 || vocabulary > math.MaxInt32 {
 		return fmt.Errorf("sample: a vocabulary of %d tokens is not in [1, %d]", vocabulary, math.MaxInt32)

@@ -20,7 +20,7 @@ func (s *Sampler) penalise() {
 	})
 }
 
-// changeCounted replaces the logits of the tokens whose counts are not zero, all among the last n of the history, and
+// changeCounted replaces the logits of the tokens with counts other than zero, all among the last n of the history, and
 // makes the counts zero again.
 func (s *Sampler) changeCounted(n int, change func(logit float32, count int32) float32) {
 	p := &s.pool

@@ -51,7 +51,8 @@ func (p *pool) settle() {
 // weigh sets the weights of the candidates, the best one's to 1, and returns their sum.
 func (p *pool) weigh() float64 { return weigh(p.c, p.highest, p.temperature) }
 
-// surprise returns the negative natural logarithm of a candidate's probability; norm is that of the weights' sum.
+// surprise returns the negative natural logarithm of a candidate's probability. norm is the logarithm of the weights'
+// sum.
 func (p *pool) surprise(c *candidate, norm float64) float64 {
 	if c.logit == p.highest {
 		return norm
@@ -59,7 +60,7 @@ func (p *pool) surprise(c *candidate, norm float64) float64 {
 	return norm - (float64(c.logit)-float64(p.highest))/p.temperature
 }
 
-// entropy returns that of the candidates in nats, and the sum of their weights.
+// entropy returns the entropy of the candidates in nats, and the sum of their weights.
 func (p *pool) entropy() (entropy, sum float64) {
 	sum = p.weigh()
 	norm := math.Log(sum)

@@ -20,21 +20,21 @@ type Sampler struct {
 	seed    uint64 // what rng began with
 	rng     rand.PCG
 
-	breakers *Breakers // of DRY; nil: none
+	breakers *Breakers // DRY's; nil: none
 	history  history   // as long as penalties and DRY need it
 	unbroken int       // tokens accepted since the last breaker
 	tail     []byte    // end of the accepted text, in which a breaker may begin
 	feedback feedback
 
 	constraint Constraint // nil: everything may come
-	err        error      // of the constraint
+	err        error      // the constraint's
 
 	// Scratch, empty or zero between calls.
 	logits  []float32 // [n_vocab] that may be written; nil where nothing changes any
 	counts  []int32   // [n_vocab] of tokens in the history; nil without penalties and DRY
 	repeats []int32   // [at most DRYLastN]
 	room    []candidate
-	pool    pool // of room
+	pool    pool // in room
 }
 
 type bias struct {
@@ -120,9 +120,9 @@ func (s *Sampler) Reset() {
 	s.resetFeedback()
 }
 
-// Clone returns a sampler that will go on exactly as s would, and shares nothing with it that either changes. What
-// constrains s is not s's own to copy: constraint takes its place in the clone, mostly a copy of it, as
-// grammar.State.Clone makes it; nil where s has none.
+// Clone returns a sampler that will continue exactly as s would, and shares nothing with it that either changes. s
+// cannot copy its constraint, so the caller passes the clone's: mostly a copy, as grammar.State.Clone makes it; nil if
+// s has none.
 func (s *Sampler) Clone(constraint Constraint) *Sampler {
 	c := *s
 	c.history = s.history.clone()

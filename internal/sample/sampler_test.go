@@ -329,7 +329,7 @@ func TestNewRefuses(t *testing.T) {
 // qwenVocab is the size of Qwen's output head, the largest of the families here.
 const qwenVocab = 151_936
 
-// settings are chains whose cost differs, over n tokens.
+// settings are chains of different cost, over n tokens.
 func settings(n int) map[string]Options {
 	greedy, penalties, all := DefaultOptions(), DefaultOptions(), neutral()
 	nucleus := neutral()

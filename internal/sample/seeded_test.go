@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSeededDrawsStay holds that the stages that were there first draw the tokens that they always drew: what a seed
-// gave it gives. The sums are of the first version of this package.
+// TestSeededDrawsStay checks that the oldest stages still draw the same tokens for a seed. The sums are of the first
+// version of this package.
 func TestSeededDrawsStay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	logits := make([]float32, 5000)

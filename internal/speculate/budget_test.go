@@ -36,8 +36,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetOfManyTexts: among other texts' tokens, whose step is several times as long as a text's share of it, one
-// guess is tried at full credit however much it costs, and guesses that never come cost what they may.
+// TestBudgetOfManyTexts: a step with other texts' tokens takes several times as long as one text's share of it. With
+// full credit, one guess is tried however much it costs, and guesses that are never accepted cost no more than allowed.
 func TestBudgetOfManyTexts(t *testing.T) {
 	const step, others, each, steps = 4000.0, 3, 0.3, 4000
 	const token = step / (others + 1)

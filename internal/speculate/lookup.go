@@ -18,7 +18,7 @@ type Lookup struct {
 
 // state is a class of substrings with the same end positions.
 type state struct {
-	length int32 // of the longest one
+	length int32 // length of the longest substring
 	link   int32 // the state of its longest suffix with more end positions; -1: none
 	first  int32 // its first edge in edges; -1: none
 	end    int32 // end of the most recent occurrence seen
@@ -65,7 +65,7 @@ func (l *Lookup) Accept(token int32) {
 	l.states[now].link = q
 }
 
-// split makes a new state of those substrings of q that are no longer than p's with the token, and redirects p and its
+// split moves the substrings of q that are no longer than p's with the token to a new state, and redirects p and its
 // links there.
 func (l *Lookup) split(p, q, token int32) int32 {
 	short := int32(len(l.states))

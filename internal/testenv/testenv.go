@@ -1,5 +1,5 @@
-// Package testenv finds what tests need beside the code: shared data and tools.
-// What POWERINFER_REQUIRE names (space-separated) must be there, so that CI fails where a user's clone skips.
+// Package testenv finds shared data and tools that tests need. What POWERINFER_REQUIRE names (space-separated) must
+// exist, so that CI fails where a user's clone skips.
 package testenv
 
 import (
@@ -151,8 +151,8 @@ func Some[T any](t testing.TB, n int, cases []T) []T {
 	return cases[:n]
 }
 
-// Turns returns the cases for each subject by its number: one of them, so that subjects take turns with the cases, as
-// families do with modes, or all of them if the test is Exhaustive.
+// Turns returns a function from a subject's number to its cases: one case, so that subjects take turns with the cases,
+// as families do with modes, or all cases if the test is Exhaustive.
 func Turns[T any](t testing.TB, cases ...T) func(subject int) []T {
 	t.Helper()
 	whole := Exhaustive(t)

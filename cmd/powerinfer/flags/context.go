@@ -15,7 +15,7 @@ import (
 // A ropeFlag sets a key of the file's rotary embedding.
 type ropeFlag struct {
 	name, usage, variable string
-	key                   string               // behind ARCH.rope.
+	key                   string               // name after ARCH.rope.
 	value                 func(float64) string // what the key is set to; nil: the number itself
 	least, most           float64              // what is taken
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed
-// only.
+// Names of --spec-type. llama.cpp's names for guessing from the text select our ways: guesses change speed only.
 const (
 	DraftAuto   = "auto" // ours, as draft-hot
 	DraftNone   = "none"
@@ -27,7 +26,7 @@ const (
 // draftWays lists them for messages.
 var draftWays = strings.Join([]string{DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftEagle3, DraftDFlash}, ", ") + " or " + DraftNone
 
-// draftHeads are the ways by heads with files of their own: the architectures of these by the ways' names.
+// draftHeads are the ways that use heads with files of their own: the heads' architectures by the ways' names.
 var draftHeads = map[string]string{DraftEagle3: "eagle3", DraftDFlash: "dflash"}
 
 // Drafts returns the flags that say how many tokens are guessed and checked at a time.
@@ -95,8 +94,9 @@ func DraftsBy(c *cli.Command, way string) bool {
 	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
 
-// FindsDraft reports whether the draft model beside a model, or in its repository, is taken: where no other is named and
-// --spec-type does not rule it out, and by commands that only fetch models.
+// FindsDraft reports whether a command uses the draft model that it finds beside the model or in the model's
+// repository. It does if no other draft model is named and --spec-type does not rule it out. Commands that only fetch
+// models do, too.
 func FindsDraft(c *cli.Command) bool {
 	if Has(c, "no-draft") {
 		return !c.Bool("no-draft")

@@ -77,8 +77,8 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 	return read(c, gpuRows(c, o))
 }
 
-// wholeLayers reads a flag of how many layers lie whole on GPUs, -1 being all: nil where neurons are placed. short is
-// what errors call it.
+// wholeLayers reads a flag for the number of layers that are whole on GPUs; -1 is all. It returns nil if neurons are
+// placed. short is the flag's name in errors.
 func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 	text := c.String(name)
 	n, err := strconv.Atoi(text)

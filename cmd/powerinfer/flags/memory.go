@@ -49,7 +49,7 @@ func CacheValues() cli.Flag {
 // nearCaches are llama.cpp's types of keys and values that are not there, and the nearest that are.
 var nearCaches = map[string]string{"q5_0": "q8_0", "q5_1": "q8_0", "q4_1": "q4_0", "iq4_nl": "q4_0"}
 
-// nearestCache has the flag of that name mean the nearest type that is there.
+// nearestCache makes the flag of that name choose the nearest available type.
 func nearestCache(name string) func(context.Context, *cli.Command, string) error {
 	return func(_ context.Context, c *cli.Command, value string) error {
 		near, ok := nearCaches[strings.ToLower(value)]

@@ -89,7 +89,7 @@ func read(c *cli.Command, rows []row) (err error) {
 	return err
 }
 
-// ReadOptions reads the flags of Engine, or those of them that the command has.
+// ReadOptions reads the flags of Engine that the command has.
 func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	var o powerinfer.Options
 	o.Limits.Sequences = 1
@@ -183,7 +183,7 @@ func ReadSession(c *cli.Command, sequences int) (session.Options, error) {
 	return Session(c, o)
 }
 
-// ReadPlanner reads the flags of where a model is computed; plan has fewer of them than run.
+// ReadPlanner reads the flags about where a model is computed. plan has fewer of them than run.
 func ReadPlanner(c *cli.Command) (planner.Options, error) {
 	var o powerinfer.Options
 	if err := gpuOptions(c, &o); err != nil {

@@ -13,8 +13,8 @@ import (
 // expertTensors matches the names of all matrices of experts.
 const expertTensors = `\.ffn_(up|down|gate|gate_up)_(ch)?exps`
 
-// Tensors returns the flags that say where single tensors lie, as in llama.cpp. Of several flags, the first whose pattern matches a tensor
-// holds, in the order of the command line, so they share a list.
+// Tensors returns the flags that say where single tensors are stored, as in llama.cpp. They share a list, because for
+// each tensor the first pattern on the command line that matches it counts.
 func Tensors() []cli.Flag {
 	list := &[]string{}
 	return []cli.Flag{

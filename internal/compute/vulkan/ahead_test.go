@@ -14,8 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestMeanwhile: in every replay the host's idle time comes before its turn and sees, once it is ready, what ran beside
-// the turn before.
+// TestMeanwhile: in every replay the host's idle time comes before its turn. Once it is ready, the host sees what ran
+// during the turn before.
 func TestMeanwhile(t *testing.T) {
 	d := lent(t)
 	g := ground(t, d)
@@ -105,7 +105,7 @@ func TestReadAhead(t *testing.T) {
 		host := &reading{Device: onCPU(t).(*cpu.Device)}
 		dev := hybrid.New(patient{d}, host, []bool{true, true, true})
 		if i > 0 {
-			dev.ReadAhead(hybrid.Always) // also beside a device that needs the cores
+			dev.ReadAhead(hybrid.Always) // also with a device that needs the cores
 		}
 		m, err := model.Load(t.Context(), f, dev, model.Options{
 			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Neurons: model.Neurons{Sparse: model.Predict}, Places: []compute.Place{place, place, place, {Attention: true}},

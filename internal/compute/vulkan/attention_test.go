@@ -74,7 +74,7 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 // and in prompts.
 func TestHeads(t *testing.T) {
 	testenv.Thorough(t)
-	const tolerance = 2e-5                                    // of a row's largest: float32 scores and sums over halves
+	const tolerance = 2e-5                                    // relative to a row's largest element: float32 scores and sums over halves
 	two := []int{1, 1, 9, 240, 1, 1, 1, 1, 1, 1, 1, 2, 30, 1} // the cache grows over the first split
 	three := append(slices.Clone(two), 225, 1, 1)
 	on(t, nil, func(d *Device) {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestAttentionMemory: what the steps of Steps take for attention, as prompts and as single tokens, is enough for any
-// step, and single tokens take no more than fewRows of them do.
+// TestAttentionMemory: the attention memory of the steps of Steps, as prompts and as single tokens, is enough for any
+// step. Single tokens take no more than fewRows of them do.
 func TestAttentionMemory(t *testing.T) {
 	const most, heads, size = 512, 32, 128
 	for _, kv := range []int{heads, heads / 4} {

@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestPromptsBeside: prompts whose experts and cold neurons come by the queue for copies give the bytes that they give
-// where all goes through one queue, also where the two queues run in the worst orders that their waits allow.
+// TestPromptsBeside: prompts with experts and cold neurons that arrive through the queue for copies give the same bytes
+// as with a single queue. This holds also if the two queues run in the worst orders that their waits allow.
 func TestPromptsBeside(t *testing.T) {
 	testenv.Thorough(t)
 	d := lent(t)
@@ -32,7 +32,7 @@ func TestPromptsBeside(t *testing.T) {
 		spec synth.Spec
 		mode model.SparseMode
 		held [3]int // experts or neurons of each layer that are on the GPU
-		ram  int    // so many layers' attention is not
+		ram  int    // the number of layers with attention in RAM
 		slot bool
 		sent int64 // bytes of a chunk
 	}{
@@ -77,8 +77,8 @@ func TestPromptsBeside(t *testing.T) {
 	}
 }
 
-// streamed returns the logits of two prompts, with tokens behind them, of a model on a GPU and the processor that sends
-// what prompts need.
+// streamed returns the logits of two prompts and of tokens after them. The model is on a GPU and the processor, and
+// sends what prompts need to the GPU.
 func streamed(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place, mode model.SparseMode, chunk int64) (rows [][]float32, d *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1})
@@ -118,24 +118,24 @@ func streamed(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place
 	return rows, d
 }
 
-// alike is a device whose experts follow the text as on one with one queue.
+// alike is a device with experts that follow the text as on a device with one queue.
 type alike struct{ kept }
 
 func (alike) CopiesBeside() bool { return false }
 
-// disordered is a device whose commands, or copies, run no earlier than something else waits for them. Nothing is left
-// to semaphores.
+// disordered is a device that runs commands, or copies, only when something else waits for them. Nothing is left to
+// semaphores.
 type disordered struct {
 	alike
 	commands, copies bool // run as soon as they may
 }
 
-// twoQueues are those of a device: what is to run, in order, and how much of it has.
+// twoQueues are a device's two queues: the operations in order, and how many of them have run.
 type twoQueues struct {
 	g               *driver.GPU
 	commands        []driver.Command
 	copies          []vk.CommandBuffer
-	after           []uint64 // of copies
+	after           []uint64 // [copies] the number of commands that must run before each
 	commanded, sent uint64
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// messages collects what the validation layer says. Any of it fails the test.
+// messages collects the validation layer's messages. Any message fails the test.
 type messages struct {
 	sync.Mutex
 	all []string
@@ -41,8 +41,8 @@ func (m *messages) take() (all []string) {
 	return all
 }
 
-// deviceVariable is the environment variable that has the tests run on another device than lavapipe: a GPU, as
-// gpu-check has them do. There the validation layer may be missing.
+// deviceVariable is the environment variable that makes the tests run on another device than lavapipe: a GPU, as
+// gpu-check does. There the validation layer may be missing.
 const deviceVariable = "POWERINFER_TEST_DEVICE"
 
 // software opens lavapipe with the validation layer, or skips the test.
@@ -129,7 +129,7 @@ func TestConformance(t *testing.T) {
 		l.t = t
 		return l
 	}
-	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.Device.ExpandsLatent.
+	// Layers with their cache on a GPU attend to latent vectors themselves: see compute.Device.ExpandsLatent.
 	devicetest.Promise{Halves: true, Slow: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{device})
 }
 
@@ -143,7 +143,7 @@ func TestVariants(t *testing.T) {
 	d, _ := software(t, Options{})
 	d.Close()
 	const (
-		largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
+		largestRow = 32 << 10 // of the suite's matrices, with everything that belongs to a row
 		// Shaders are compiled anew in every process, and slowly where they check themselves.
 		checked  = "^TestConformance$/^(AddPosition|LayerNorm|MatMul|RoPE)$/^(F16|Q4_0|4096_columns|halves)$"
 		parts    = "^TestConformance$/^(AddPosition|MatMul|SparseFFN)$/^(F16|Q4_0)$"

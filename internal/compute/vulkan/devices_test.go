@@ -46,8 +46,8 @@ func child(t *testing.T, env []string, args ...string) {
 	}
 }
 
-// TestNoDriver: a machine whose loader finds no driver has no GPU, which is no failure. The loader reads its
-// environment as C has it, so the test runs in a process of its own.
+// TestNoDriver: a machine with a loader that finds no driver has no GPU, which is no failure. The loader reads C's
+// environment, so the test runs in its own process.
 func TestNoDriver(t *testing.T) {
 	const marked = "POWERINFER_TEST_NO_DRIVER"
 	if os.Getenv(marked) == "" {

@@ -29,13 +29,13 @@ func (k kept) Close() error {
 	return k.gpu.Lost
 }
 
-// The models of these tests have so many layers and experts in each.
+// The models of these tests have this many layers, and this many experts in each.
 const (
 	layersOfFamilies  = 2
 	expertsOfFamilies = 8
 )
 
-// budget says what of each layer lies on the GPU.
+// budget says which part of each layer is on the GPU.
 type budget struct {
 	name    string
 	experts int
@@ -43,14 +43,14 @@ type budget struct {
 	head    bool
 }
 
-// places returns the budget's places for so many layers.
+// places returns the budget's places for this many layers.
 func (b budget) places(layers int) []compute.Place {
 	y := compute.Place{Split: compute.Split{Bound: b.experts, Slots: b.slots}, Attention: true}
 	places := slices.Repeat([]compute.Place{y}, layers)
 	return append(places, compute.Place{Attention: b.head})
 }
 
-// eager has experts come to the GPU as soon as they are used more than others, between two steps.
+// eager makes experts move to the GPU as soon as they are used more than others, between two steps.
 func eager() hybrid.Slots {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0
@@ -74,7 +74,7 @@ func loadSplit(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Plac
 	return m, d
 }
 
-// greedy returns the likeliest n tokens behind a prompt, one by one, and the logits that each was chosen by.
+// greedy returns the likeliest n tokens after a prompt, one by one, and the logits that each was chosen by.
 func greedy(t *testing.T, m *model.Model, n int) (text []int32, logits [][]float32) {
 	t.Helper()
 	s := sequence{m: m, pages: []int32{1, 0}}
@@ -191,8 +191,8 @@ func numberless(t *testing.T, m *model.Model) (steps []bool) {
 	return steps
 }
 
-// setBeside has copies to a GPU made beside what it computes until the function returned is called. On lavapipe they go
-// to the queue that computes, with a timeline of their own.
+// setBeside makes copies to a GPU run at the same time as computation until the returned function is called. On
+// lavapipe they go to the queue that computes, with their own timeline.
 func setBeside(gpu *Device) func() {
 	before := gpu.beside
 	gpu.beside = true
@@ -231,7 +231,7 @@ func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
 	}
 }
 
-// losing is a GPU that is lost when so many pieces of experts were sent to it.
+// losing is a GPU that is lost after a number of pieces of experts were sent to it.
 type losing struct {
 	kept
 	left *int

@@ -71,7 +71,7 @@ func TestMissingBarrierIsSeen(t *testing.T) {
 	}
 }
 
-// TestWrongAddressIsSeen: the same of GPU-assisted validation, for what a shader touches beside its bindings.
+// TestWrongAddressIsSeen: GPU-assisted validation reports accesses of a shader outside its bindings.
 func TestWrongAddressIsSeen(t *testing.T) {
 	d, messages := software(t, Options{assisted: true})
 	defer d.Close()

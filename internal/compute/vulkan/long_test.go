@@ -104,7 +104,7 @@ func TestTiles(t *testing.T) {
 				values[i] *= 6e4 // packed halves overflow
 			}
 			if i/cols == 18 {
-				values[i] *= 2e5 // in units of which quants are larger than any half
+				values[i] *= 2e5 // so large that quants exceed any half
 			}
 		}
 		for i := range xs {

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestOverlap: in every replay the host sees what was computed before, the device goes on beside it, and what comes
-// behind sees both.
+// TestOverlap: in every replay the host sees what was computed before its turn, the device goes on during the turn, and
+// later operations see both.
 func TestOverlap(t *testing.T) {
 	d := lent(t)
 	g := ground(t, d)

@@ -200,7 +200,7 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// states returns the hidden states of texts of so many tokens, which share a step.
+// states returns the hidden states of texts with these numbers of tokens, which share a step.
 func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
 	t.Helper()
 	var p compute.Params
@@ -219,8 +219,8 @@ func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
 	return all
 }
 
-// TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further
-// apart than rounding reaches.
+// TestDemoText: the demo generates the same text on the CPU and here, token by token, as long as its two best tokens
+// differ by more than rounding.
 func TestDemoText(t *testing.T) {
 	if !testenv.Exhaustive(t) { // as gpu-check is
 		t.Skip("the engine's TestDemoOnGPU has longer texts")

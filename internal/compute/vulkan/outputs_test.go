@@ -24,7 +24,7 @@ var _ hybrid.Recorder = (*recorder)(nil)
 // outputsSeed is the seed of these tests' steps.
 const outputsSeed = 9
 
-// outputSteps returns steps of single tokens and prompts, of up to nine sequences, of which some rows have logits.
+// outputSteps returns steps of single tokens and prompts, of up to nine sequences. Some rows have logits.
 func outputSteps() (all []*compute.Params) {
 	group := &crowd{rng: rand.New(rand.NewPCG(outputsSeed, 0)), at: make([]int, 9)}
 	for _, n := range []struct{ decode, prompt, without int }{
@@ -46,7 +46,7 @@ func outputSteps() (all []*compute.Params) {
 	return all
 }
 
-// wholeFamilies are those whose last layer computes all rows in every step: see model.Model.canNarrow.
+// wholeFamilies are the families with a last layer that computes all rows in every step: see model.Model.canNarrow.
 var wholeFamilies = []string{"gemma3n", "gemma4", "smallthinker"}
 
 // outputRows holds the logits of steps of Forward to the bytes that ForwardHidden gives, which computes every row of
@@ -81,8 +81,8 @@ func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 	}
 }
 
-// TestOutputRows: steps whose last layer computes only the rows whose logits are wanted give the bytes of steps that
-// compute all rows, in every family.
+// TestOutputRows: in every family, steps with a last layer that computes only the rows that need logits give the bytes
+// of steps that compute all rows.
 func TestOutputRows(t *testing.T) {
 	testenv.Thorough(t)
 	families := lineage.All()
@@ -176,8 +176,8 @@ func TestDividedOutputRows(t *testing.T) {
 	})
 }
 
-// TestUsesOfOutputRows: what a request has used of experts with slots is its own where the last layer computes rows
-// whose logits are wanted, which have other numbers there.
+// TestUsesOfOutputRows: a request is charged its own uses of experts with slots, also if the last layer computes only
+// rows that need logits, which have other numbers there.
 func TestUsesOfOutputRows(t *testing.T) {
 	testenv.Thorough(t)
 	const used, prompt = 2, 5
@@ -192,7 +192,7 @@ func TestUsesOfOutputRows(t *testing.T) {
 		if err := m.Forward(&p); err != nil {
 			t.Fatal(err)
 		}
-		for seq, want := range []int64{used, used * (prompt + 1)} { // of the first layer's rows, and of the last layer's one
+		for seq, want := range []int64{used, used * (prompt + 1)} { // all rows in the first layer, and one row in the last
 			if u := p.Uses[seq]; u.Hits+u.Misses != want {
 				t.Errorf("sequence %d used %+v, %d experts in all are wanted", seq, u, want)
 			}

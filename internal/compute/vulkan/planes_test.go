@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestPlanes: rows that the processor gives by planes are, byte by byte, those that are packed from a file's rows, and
-// only types whose regions are planes are taken so.
+// TestPlanes: rows that the processor gives by planes are byte by byte the rows that are packed from a file's rows.
+// Only types with planes as regions are taken in this way.
 func TestPlanes(t *testing.T) {
 	testenv.Thorough(t)
 	host, err := cpu.New(cpu.Options{Threads: 1})

@@ -36,7 +36,7 @@ func TestProbe(t *testing.T) {
 	figure("products/s", v, err, 1e15)
 }
 
-// TestReadAll: the kernel whose speed is the bandwidth reads every word.
+// TestReadAll: the kernel that measures the bandwidth reads every word.
 func TestReadAll(t *testing.T) {
 	d := lent(t)
 	const quads = 3*readGroups*elementwise + 5 // some invocations end in the middle of their loop

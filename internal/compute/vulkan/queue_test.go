@@ -155,7 +155,7 @@ func TestFusions(t *testing.T) {
 				func(v compute.Verbs, s *setting) { v.StoreKV(s.cache, 0, s.k, compute.Tensor{}) },
 			}},
 		}
-		alone := map[string][]float32{} // of fewer tokens
+		alone := map[string][]float32{} // logits of fewer tokens
 		for _, of := range []struct {
 			n     int
 			turns bool // false: by workgroups of GPUs

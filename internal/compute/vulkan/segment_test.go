@@ -14,7 +14,7 @@ import (
 
 const replayCols = 24
 
-// playground is a device with what the bodies of these tests work on.
+// playground is a device with the operands of these tests' bodies.
 type playground struct {
 	compute.Device
 	table, places *compute.Matrix // [9, cols], [40, cols]
@@ -88,8 +88,8 @@ func pagesFrom(first, n int) (pages []int32) {
 // replayTolerance is the share of the largest number that float32 attention over halves may cost.
 const replayTolerance = 1e-4
 
-// TestReplay: a body runs once for each shape, and once more when it is known what the host reads behind it, which
-// other shapes know then. Its recording follows the params: tokens, positions, sequences, pages, rows of logits.
+// TestReplay: a body runs once for each shape, and once more when it is known what the host reads after it; other
+// shapes know that from then on. Its recording follows the params: tokens, positions, sequences, pages, rows of logits.
 func TestReplay(t *testing.T) {
 	d := lent(t)
 	here, there := ground(t, d), ground(t, ref.New())
@@ -133,8 +133,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWrongParams: what would be read from elsewhere is an error that says what is wrong, and the next step is none the
-// worse.
+// TestWrongParams: params that would read elsewhere give an error that names the fault, and the next step works.
 func TestWrongParams(t *testing.T) {
 	d := lent(t)
 	g := ground(t, d)

@@ -35,15 +35,15 @@ func (d *weighing) Matrix(src compute.Source, use compute.Use) (*compute.Matrix,
 	return m, err
 }
 
-// stepWork is what the device does for a step of single tokens: so many dispatches, and invocations of all of them, by
-// the shaders; and the bytes of weights that these are bound to, each of which a dispatch reads once from memory, however
-// many of its workgroups then find them in caches.
+// stepWork is the device's work for a step of single tokens: the number of dispatches, all their invocations, and
+// dispatches by shader. bytes are the weights bound to them. A dispatch reads each bound weight once from memory,
+// however many of its workgroups then find it in caches.
 type stepWork struct {
 	dispatches, invocations, bytes int
 	shaders                        map[string]int
 }
 
-// work returns that of a step of n sequences.
+// work returns the work of a step of n sequences.
 func (d *weighing) work(t *testing.T, m *model.Model, n int) stepWork {
 	t.Helper()
 	w := stepWork{shaders: map[string]int{}}
@@ -71,10 +71,10 @@ func (d *weighing) work(t *testing.T, m *model.Model, n int) stepWork {
 	return w
 }
 
-// TestSequencesReadOnce: a step of any number of running sequences up to fewRows binds each weight as often as one
-// sequence's, in hardly more dispatches, of which there are as many for nine as for sixty-four; and its workgroups grow no
-// faster than the rows that the step is recorded for. So a sequence more costs what its own numbers take, and no step leaves neurons of its own
-// tokens for whole layers, or sums of single tokens for tiles of many.
+// TestSequencesReadOnce: a step of any number of running sequences up to fewRows binds each weight as often as a step
+// of one sequence. It takes hardly more dispatches, and as many for nine sequences as for sixty-four. Its workgroups
+// grow no faster than the rows for which the step is recorded. So another sequence costs only its own activations. No
+// step changes from its own tokens' neurons to whole layers, or from sums of single tokens to tiles of many.
 func TestSequencesReadOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec synth.Spec

@@ -60,7 +60,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// shaped is the device of a model whose recordings are counted, and whose cache can be looked at.
+// shaped is a model's device that counts recordings and lets tests look at its cache.
 type shaped struct {
 	*Device
 	name   string
@@ -132,8 +132,8 @@ type crowd struct {
 	at  []int
 }
 
-// step returns a step of decode single tokens and a prompt of so many tokens, of sequences that have room for them.
-// Single tokens have logits, and so has a prompt's last.
+// step returns a step of decode single tokens and a prompt of prompt tokens, in sequences that have room for them.
+// Single tokens have logits, and so has a prompt's last token.
 func (c *crowd) step(decode, prompt int) *compute.Params {
 	p := &compute.Params{Decode: decode}
 	add := func(seq, n int) {
@@ -241,7 +241,7 @@ func TestRecordings(t *testing.T) {
 		group := &crowd{rng: rand.New(rand.NewPCG(seed, 0)), at: make([]int, rows+1)}
 		order := group.rng.Perm(2 * rows)
 		order = slices.DeleteFunc(order, func(i int) bool { n := i/2 + 1; return n > 8 && n%4 > 1 })
-		for round, most := range []int{2*mostShapes + 1, 0} { // one more: what is read behind a step is learned
+		for round, most := range []int{2*mostShapes + 1, 0} { // one more, in which the device learns what is read after a step
 			before := dev.bodies
 			for _, i := range order {
 				n := [2]int{i/2 + 1, 0}

@@ -17,7 +17,7 @@ import (
 type layer struct {
 	typ            quant.Type
 	tokens, n, ff  int  // ff neurons have weights
-	members        int  // neurons of the sets, of which the first ff have weights
+	members        int  // neurons of the sets; the first ff of them have weights
 	columns, gated bool // down is [n, ff]; there is a gate
 	all            bool // no set
 	predictor      quant.Type
@@ -38,7 +38,7 @@ func encoded(rng *rand.Rand, typ quant.Type, rows, cols int) compute.Source {
 	return compute.Source{Name: "w", Type: typ, Rows: rows, Cols: cols, Data: data}
 }
 
-// play computes the layer on dev: the output's rows, one behind the other, and the count.
+// play computes the layer on dev. It returns the output's rows, one after the other, and the count.
 func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.NeuronCount) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(l.seed, 0))
@@ -188,7 +188,7 @@ func TestElectedRows(t *testing.T) {
 	})
 }
 
-// TestReadOnce: eight tokens, half of whose neurons are active, do not read the weights four times.
+// TestReadOnce: eight tokens with half of their neurons active do not read the weights four times.
 func TestReadOnce(t *testing.T) {
 	on(t, nil, func(d *Device) {
 		for _, columns := range []bool{false, true} {
@@ -205,7 +205,7 @@ func TestReadOnce(t *testing.T) {
 // TestHotNeurons: a layer that has only the first of the sets' neurons computes those, of however many.
 func TestHotNeurons(t *testing.T) {
 	testenv.Thorough(t)
-	const tolerance = 1e-5 // of the largest output: float32 sums in another order
+	const tolerance = 1e-5 // relative to the largest output: float32 sums in another order
 	var layers []layer
 	for _, tokens := range []int{3, 11} {
 		for _, gated := range []bool{false, true} {

@@ -81,8 +81,8 @@ const stampedTimes = 4
 // all cores.
 const clockError = 20_000 // µs
 
-// TestStamps: what the device's clock says of each part of a run lies within that run by the host's clock, part behind
-// part, whichever way the clocks are compared; and a trace changes no result.
+// TestStamps: the device's times for each part of a run are within that run by the host's clock, one part after the
+// other, whichever way the clocks are compared. A trace changes no result.
 func TestStamps(t *testing.T) {
 	plain, messages := software(t, Options{})
 	want := stampedRuns(t, plain, func() {})

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestAddJoins: an Add behind a product of the same segment has the bytes of one in a segment of its own, what the
-// product wrote stays, and an Add that it cannot join is one still.
+// TestAddJoins: an Add after a product in the same segment has the bytes of an Add in its own segment. The product's
+// output stays. An Add that cannot join a product still works.
 func TestAddJoins(t *testing.T) {
 	const cols, ff = 96, 64
 	on(t, nil, func(d *Device) {

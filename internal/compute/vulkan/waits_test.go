@@ -17,7 +17,7 @@ import (
 
 var updateWaits = flag.Bool("update-waits", false, "write testdata/waits.txt anew")
 
-// The dispatches of a token's layer that wait for others, at most, in layers behind the first, which takes its input
+// The most dispatches of a token's layer that wait for others. The first layer is excluded, because it takes its input
 // from embeddings.
 const (
 	mostInAttention = 6
@@ -25,8 +25,8 @@ const (
 	mostInSparse    = 4 // a feed-forward layer by neuron, with its norm and its predictor
 )
 
-// others have more in a layer than attention and a feed-forward layer: embeddings of each layer, a recurrent part, norms
-// of queries and keys over all heads together.
+// others are families with more in a layer than attention and a feed-forward layer: embeddings of each layer, a
+// recurrent part, norms of queries and keys over all heads together.
 var others = map[string]bool{
 	"gemma3n": true, "gemma4": true, "falcon-h1": true, "qwen35": true, "mamba": true, "mamba2": true, "nemotron_h": true, "rwkv7": true,
 }
@@ -38,13 +38,13 @@ func (d recording) Run(seg compute.Segment, p *compute.Params, body func(compute
 	return d.Record(seg, p, body)
 }
 
-// waits are the dispatches of a part of a layer, and those of them that wait for others.
+// waits are the dispatches of a part of a layer, and how many of them wait for others.
 type waits struct{ waits, all int }
 
 func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) }
 
-// layerWaits returns those of each layer's attention and feed-forward part for a token. What comes behind the first
-// weight of a feed-forward layer belongs to that part.
+// layerWaits returns the waits of each layer's attention and feed-forward part for a token. Dispatches from the first
+// weight of a feed-forward layer on belong to that part.
 func layerWaits(t *testing.T, f lineage.Family, spec synth.Spec, mode model.SparseMode) (layers [][2]waits) {
 	t.Helper()
 	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
@@ -52,7 +52,7 @@ func layerWaits(t *testing.T, f lineage.Family, spec synth.Spec, mode model.Spar
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers = make([][2]waits, spec.Layers-1) // behind the last one follow rows of logits
+	layers = make([][2]waits, spec.Layers-1) // rows of logits follow the last layer
 	layer, part := -1, 0
 	d.tally = func(_ *call, weight string, waits bool) {
 		var now int

@@ -70,7 +70,7 @@ func TestDecodedRows(t *testing.T) {
 	v := variant{by: Groups, rows: 128}
 	for _, c := range []struct{ decoded, rows, columns, want int }{
 		{0, 4096, 4096, 4096},
-		{0, 11008, 4096, 3712}, // 86 tiles in three times, 32 of which have room
+		{0, 11008, 4096, 3712}, // 86 tiles in three groups, with room for 32 of them
 		{0, 4096, 11008, 1408},
 		{0, 70, 48, 128},
 		{1, 264, 320, 128},

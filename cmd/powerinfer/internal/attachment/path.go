@@ -73,8 +73,8 @@ func Home(path string) string {
 // fileWords match the names in the argument of a command.
 var fileWords = regexp.MustCompile(`"[^"]*"|'[^']*'|` + character + `+`)
 
-// Files returns the names of files in the argument of a command: words as a shell has them, or all of it if that is the
-// name of a file.
+// Files returns the names of files in a command's argument: its words, split as a shell splits them, or the whole
+// argument if it names a file.
 func Files(argument string) []string {
 	if _, err := os.Stat(Home(argument)); err == nil {
 		return []string{Home(argument)}

@@ -35,8 +35,8 @@ const mostHealth = 64 << 10
 // socketScheme begins the addresses of sockets in the file system.
 const socketScheme = "unix:"
 
-// URL returns the address at which this machine reaches a server that listens at host and port. Where that is
-// every address of the machine, the loopback's is one of them.
+// URL returns the address at which this machine reaches a server that listens at host and port. If host stands for
+// every address of the machine, it is the loopback address.
 func URL(host string, port int, secure bool) string {
 	if strings.HasSuffix(host, ".sock") {
 		return socketScheme + host

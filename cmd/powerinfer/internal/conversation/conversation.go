@@ -1,5 +1,5 @@
-// Package conversation holds the messages of a user and a model: it makes prompts of them, leaves out the oldest where a
-// context is full, and saves and loads them.
+// Package conversation holds the messages of a user and a model. It makes prompts from them, leaves out the oldest when
+// a context is full, and saves and loads them.
 package conversation
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// Conversation holds the messages so far and the template that makes a prompt of them.
+// Conversation holds the messages so far and the template that makes a prompt from them.
 type Conversation struct {
 	Template *chat.Template // nil: the texts are joined and continued
 	Kwargs   map[string]json.RawMessage
 	System   string
 	Messages []chat.Message                 // users' and assistants' by turns
-	files    map[*powerinfer.Picture][]byte // of their pictures
-	Left     int                            // of messages, the oldest, that prompts leave out because the context has no room for them
+	files    map[*powerinfer.Picture][]byte // files of the messages' pictures
+	Left     int                            // the number of oldest messages that prompts leave out because the context has no room for them
 }
 
 // Unseen stands for a picture in the prompt of a model that sees none.
@@ -114,8 +114,8 @@ func (c *Conversation) with(messages []chat.Message) []chat.Message {
 	return slices.Concat([]chat.Message{{Role: "system", Content: c.System}}, messages)
 }
 
-// LeaveOut has prompts leave out the oldest question that they still hold, and what answers it, and reports whether
-// there is a later one.
+// LeaveOut makes prompts leave out the oldest question that they still hold, and its answer. It reports whether there
+// is a later question.
 func (c *Conversation) LeaveOut() bool {
 	for i := c.Left + 1; i < len(c.Messages); i++ {
 		if c.Messages[i].Role == "user" {
@@ -256,7 +256,7 @@ func (c *Conversation) Save(path string) error {
 	})
 }
 
-// Load replaces the conversation by that of a file.
+// Load replaces the conversation by a file's.
 func (c *Conversation) Load(path string) error {
 	const other = "/model NAME goes on with another model"
 	data, err := wholefile.Read(path, wholefile.Text)

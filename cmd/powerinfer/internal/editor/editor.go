@@ -1,5 +1,6 @@
-// Package editor reads what a person types: lines that are edited on a terminal, with a history and completion, or plain
-// lines, and messages that take several of them. Text that is pasted or typed while nobody reads is kept for the next line.
+// Package editor reads what a person types: lines that are edited on a terminal, with a history and completion, or
+// plain lines, and messages of several lines. Text that is pasted or typed while nobody reads is kept for the next
+// line.
 package editor
 
 import (
@@ -28,7 +29,7 @@ type Editor struct {
 	missed int               // rows of the line as it was drawn last that the library does not count
 	fresh  bool              // the library still has the line before
 	before string            // the cursor, of the line as it was drawn last
-	width  int               // of the window then, in columns
+	width  int               // width of the window then, in columns
 	pasted map[string]string // pasted texts that are too long to be shown, by the words that are shown for them
 
 	keyboard *keyboard // between two prompts
@@ -42,8 +43,8 @@ type Completion struct {
 	Words     []string
 }
 
-// Open returns a line editor on the terminal, which is its own until Close. complete says what a tab makes of a
-// line before the cursor. What is typed is kept in a file called history among the user's state.
+// Open returns a line editor on the terminal, which belongs to it until Close. complete returns what a tab turns a line
+// before the cursor into. The editor keeps typed lines in a file called history in the user's state folder.
 func Open(ctx context.Context, history string, complete func(line string) Completion) (*Editor, error) {
 	k, err := openKeyboard(int(os.Stdin.Fd()))
 	if err != nil {
@@ -168,11 +169,11 @@ func (e *Editor) whole(line string) string {
 	return line
 }
 
-// rowsOf returns how many rows text takes behind a prompt, all its lines being indented by the prompt's width, and how
-// many the library counts: it divides widths, and knows nothing of the column that stays empty where a wide letter does
-// not fit at the end of a row.
+// rowsOf returns how many rows text takes after a prompt, with all its lines indented by the prompt's width, and how
+// many rows the library counts. The library divides widths. It does not know that a column stays empty if a wide
+// character does not fit at the end of a row.
 func rowsOf(prompt, text string, columns int) (rows, counted int) {
-	width := 0 // of the line, as counted
+	width := 0 // width of the line as the library counts it
 	for line := range strings.SplitSeq(text, "\n") {
 		width = len(prompt) + uniseg.StringWidth(line)
 		counted += width/columns + 1
@@ -193,8 +194,8 @@ func rowsOf(prompt, text string, columns int) (rows, counted int) {
 	return rows, counted
 }
 
-// insert inserts the character that was typed, all of it: the library's own takes the first code point, of an emoji
-// without its skin, and puts the cursor too far behind wide ones.
+// insert inserts the whole character that was typed. The library's insert takes only the first code point, for example
+// an emoji without its skin colour, and puts the cursor too far right after wide characters.
 func (e *Editor) insert() {
 	e.shell.History.SkipSave()
 	e.shell.Cursor().InsertAt(e.shell.Keys.Caller()...)

@@ -15,9 +15,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither
-// shown in the middle of the answer nor edited or cut by the kernel, whose lines end at 4,095 bytes. It waits for the
-// next prompt. Ctrl-C and Ctrl-Z act at once, and drop nothing of it.
+// keyboard handles a terminal's input while an answer is written and nobody reads the input. What the user types then
+// is not shown in the middle of the answer. The kernel does not edit it either, nor cut it (its lines end at 4,095
+// bytes). It waits for the next prompt. Ctrl-C and Ctrl-Z act at once, and drop none of it.
 type keyboard struct {
 	fd      int
 	before  *unix.Termios
@@ -62,8 +62,8 @@ func (k *keyboard) hold() error {
 // has returned.
 const stopLimit = 200 * time.Millisecond
 
-// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on.
-// Where nobody could have it go on, because it was started without a shell, it does not stop.
+// suspend stops the program, as Ctrl-Z does, with the terminal in the shell's state, and calls resume when it
+// continues. If nobody could make it continue, because it was started without a shell, it does not stop.
 func (k *keyboard) suspend(resume func() error) error {
 	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
 		return resume()

@@ -15,7 +15,7 @@ import (
 // ErrInterrupted says that Ctrl-C was pressed where a message is typed.
 var ErrInterrupted = errors.New("interrupted at the prompt")
 
-// Reader reads what a user types. Its errors are io.EOF, ErrInterrupted and those of reading.
+// Reader reads what a user types. It returns io.EOF, ErrInterrupted or an error of reading.
 type Reader interface {
 	ReadLine(prompt string) (string, error)
 }
@@ -26,8 +26,8 @@ const (
 	PromptMore = ". "
 )
 
-// ReadMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """.
-// With multi a message goes on until a line ends with a backslash or a slash, which is left out.
+// ReadMessage reads a message: one line, several lines that all except the last end with a backslash, or lines between
+// two """. With multi a message goes on until a line ends with a backslash or a slash, which is left out.
 func ReadMessage(r Reader, multi bool) (string, error) {
 	line, err := r.ReadLine(Prompt)
 	if err != nil {

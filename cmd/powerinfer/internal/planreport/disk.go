@@ -67,7 +67,7 @@ func (d *Report) tierRows(out io.Writer) {
 
 // diskJSON is the object "disk" of plan --json. Sizes are in bytes, speeds in bytes per second.
 type diskJSON struct {
-	Bytes  int64   `json:"bytes"`       // of experts or neurons that RAM has no room for
+	Bytes  int64   `json:"bytes"`       // bytes of experts or neurons for which RAM has no room
 	Kept   int64   `json:"kept"`        // bytes of RAM that keep them
 	Hits   float64 `json:"hits"`        // share of their uses, but for those on GPUs, that find them in RAM
 	Units  float64 `json:"units_token"` // experts or neurons that a token reads

@@ -32,7 +32,7 @@ type planJSON struct {
 	Layers       []layerJSON       `json:"layers"` // the head is the last
 	MTP          *mtpJSON          `json:"mtp,omitempty"`
 	Draft        *mtpJSON          `json:"draft,omitempty"`
-	VRAM         []int64           `json:"vram"` // of each GPU
+	VRAM         []int64           `json:"vram"` // bytes of each GPU
 	RAM          int64             `json:"ram"`
 	Disk         *diskJSON         `json:"disk,omitempty"`
 	Seconds      number            `json:"seconds"`
@@ -51,11 +51,11 @@ type wayJSON struct {
 	RAM          int64   `json:"ram"`
 	ReadVRAM     float64 `json:"read_vram"` // bytes that a token reads
 	ReadRAM      float64 `json:"read_ram"`
-	ReadDisk     float64 `json:"read_disk"` // of these, because the machine has too little RAM
+	ReadDisk     float64 `json:"read_disk"` // bytes read from disk, because the machine has too little RAM
 }
 
-// mtpJSON is the layer for multi-token prediction, where --spec-type has it guess, or a draft model that computes with the
-// model's states.
+// mtpJSON is the layer for multi-token prediction, if --spec-type makes it guess, or a draft model that computes with
+// the model's states.
 type mtpJSON struct {
 	GPU  int   `json:"gpu"` // -1: none
 	VRAM int64 `json:"vram"`

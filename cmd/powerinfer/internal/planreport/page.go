@@ -15,12 +15,12 @@ import (
 //go:embed page.html
 var planPage string
 
-// planRow is a line of the page's table: layers that lie and cost alike.
+// planRow is a line of the page's table: layers with the same place and cost.
 type planRow struct {
 	Name      string
-	Place     string // of attention
+	Place     string // place of attention
 	Hot       string // empty for the head
-	VRAM, RAM int64  // of each
+	VRAM, RAM int64  // bytes of each layer
 	Times     [4]string
 }
 
@@ -89,7 +89,7 @@ type part struct {
 	value       float64
 }
 
-// bytePicture returns a bar a layer: what lies on its GPU from below, what lies in RAM above it.
+// bytePicture returns a bar for each layer: bytes on its GPU at the bottom, bytes in RAM above them.
 func (d *Report) bytePicture() string {
 	return stacked(len(d.plan.Layers), "MiB", func(l int) []part {
 		y := &d.plan.Layers[l]
@@ -133,7 +133,7 @@ func (d *Report) timePicture() string {
 // Sizes of a bar chart in CSS pixels. It is as wide as the page: places along its axis are percentages, so that labels
 // keep their size.
 const (
-	barsHeight = 250 // of the highest bar
+	barsHeight = 250 // height of the highest bar
 	barsTop    = 10
 	barsFoot   = 20 // below the bars, for their names
 )

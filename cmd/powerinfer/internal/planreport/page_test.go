@@ -94,8 +94,8 @@ type label struct {
 	y           string
 }
 
-// labels returns those of a chart whose bars are so wide, with or without what only wide pages have. A letter of the
-// font takes at most two thirds of its size.
+// labels returns the labels of a chart with bars of this total width, with or without the labels that only wide pages
+// have. A letter of the font takes at most two thirds of its size.
 func labels(t *testing.T, svg string, width float64, wide bool) (list []label) {
 	t.Helper()
 	const letter = 12 * 2.0 / 3
@@ -142,7 +142,7 @@ func labels(t *testing.T, svg string, width float64, wide bool) (list []label) {
 
 // No label of a chart is cut off, and none covers another, on wide and on narrow pages, of few and of many layers.
 func TestChartLabels(t *testing.T) {
-	const left = 60 // .bars leaves so much beside it
+	const left = 60 // .bars leaves this many pixels on its left
 	if !strings.Contains(planPage, "padding-left: 60px") {
 		t.Fatal("the page leaves another margin")
 	}
@@ -200,8 +200,8 @@ func TestPlanShape(t *testing.T) {
 	}
 }
 
-// TestPlanOfGuesses: a plan says where the layer for multi-token prediction lies when --spec-type has it guess, and
-// what it takes there, as the planner has it that opens the model.
+// TestPlanOfGuesses: a plan says where the layer for multi-token prediction is when --spec-type makes it guess, and how
+// much memory it takes there. The planner that opens the model agrees.
 func TestPlanOfGuesses(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, false)
 	cost := func(further bool) modelcost.Cost {

@@ -16,14 +16,14 @@ import (
 type Report struct {
 	b        modelcost.Cost
 	on       placement.Machine
-	memory   uint64   // of the machine; 0 where unknown
-	doubts   []string // of the machine's figures
+	memory   uint64   // the machine's memory; 0 where unknown
+	doubts   []string // doubts about the machine's figures
 	timed    bool     // the plan's times mean something: there is no software among the GPUs
 	plan     placement.Plan
 	inRAM    placement.Plan // everything computed on the processor
 	byLayers placement.Plan // as many dense layers as fit the GPUs
-	whole    int            // of these
-	ways     []planner.Way  // of a model with experts
+	whole    int            // number of these layers
+	ways     []planner.Way  // ways to place a model with experts
 	follows  bool           // plan is the one in which experts follow the text
 	Tower    string         // what shows the model pictures takes; empty: nothing does
 	disk     string         // where the figures of the machine's disk are from
@@ -131,7 +131,7 @@ func (d *Report) notes() []string {
 	return notes
 }
 
-// mapped says what happens if so many bytes do not fit into RAM.
+// mapped says what happens if ram bytes do not fit into RAM.
 func (d *Report) mapped(ram int64) string {
 	if m := d.b.Model; len(d.on.GPUs) == 0 && len(m.Layers) > 0 {
 		const held = 3 // layers that are computed or read while others are

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// rows returns the layers that lie and cost alike together, from first to last.
+// rows returns groups of consecutive layers with the same place and cost, each as its first and last layer.
 func (d *Report) rows() (list [][2]int) {
 	for first := 0; first < len(d.plan.Layers); {
 		last := first
@@ -45,7 +45,7 @@ func (d *Report) ms(seconds float64) string {
 	return fmt.Sprintf("%.3f", 1e3*seconds)
 }
 
-// shape tells how many layers there are, of how many experts or neurons, and how many of these a token needs.
+// shape tells how many layers there are, how many experts or neurons they have, and how many of these a token needs.
 func (d *Report) shape() string {
 	b := &d.b
 	var experts, neurons int // of a layer
@@ -81,7 +81,7 @@ func (d *Report) units() string {
 	return "experts"
 }
 
-// hot tells how many of layer l's units lie on its GPU.
+// hot tells how many of layer l's units are on its GPU.
 func (d *Report) hot(l int) string {
 	n, of := d.plan.Layers[l].Bound, len(d.b.Model.Layers[l].Units.Sometimes)
 	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(of, 1)))
@@ -139,7 +139,7 @@ func (d *Report) guessingName() string {
 	return "mtp"
 }
 
-// sameRow reports whether two layers lie and cost alike.
+// sameRow reports whether two layers have the same place and cost.
 func sameRow(a, b *placement.Priced) bool {
 	const alike = 1e-7 // seconds: what the table can show
 	return a.Place == b.Place && a.VRAM == b.VRAM && a.RAM == b.RAM && a.Disk == b.Disk && max(a.Seconds-b.Seconds, b.Seconds-a.Seconds) < alike

@@ -24,7 +24,7 @@ const (
 	Bytes Unit = iota
 	Tokens
 	Runs
-	Windows // of a text's tokens
+	Windows // windows of a text's tokens
 	Time    // nanoseconds that work was expected to take, which are not shown
 )
 
@@ -197,8 +197,8 @@ func (u Unit) rate(perSecond float64) string {
 	return fmt.Sprintf("%.2f/s", perSecond)
 }
 
-// Columns of a bar: usualBar where the terminal is wide enough, and at least leastBar. besideBar is what the share, the
-// amounts, the rate and the times take beside it and the task's name.
+// Columns of a bar: usualBar where the terminal is wide enough, and at least leastBar. besideBar is the width of the
+// rest of the line, apart from the task's name: the share, the amounts, the rate and the times.
 const (
 	usualBar  = 30
 	leastBar  = 5

@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// Remaining tells once how long a task will take, by how long the beginning of it took.
+// Remaining tells once how long a task will take, from how long its beginning took.
 type Remaining struct {
 	Now   func() time.Time
 	Out   func(string) // takes the note
-	begin time.Time    // of the work: for bytes, when the first of them were done, since reading a vocabulary may come before them
+	begin time.Time    // beginning of the work; for bytes, when the first of them were done, since reading a vocabulary may come before them
 	first float64      // the share that was done at begin
 	parts string       // what the task consists of, for the note: "windows of 512 tokens"; empty: bytes
 	told  bool

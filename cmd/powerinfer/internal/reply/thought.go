@@ -14,11 +14,11 @@ import (
 // broken here, so that it is known how many there are.
 type thought struct {
 	out           *bufio.Writer
-	size          func() (width, height int) // of the terminal; 0: not known
+	size          func() (width, height int) // size of the terminal; 0: not known
 	width, height int                        // when the thought began
 	begin         time.Time
 	held          string // the last character, which may go on
-	rows          int    // of the thought above the cursor's
+	rows          int    // rows of the thought above the cursor's row
 	column        int
 }
 
@@ -48,7 +48,7 @@ func (s *thought) write(text string) {
 // erased.
 func (s *thought) character(c string) {
 	most, width := s.width-screen.SpareColumns, 0
-	for _, r := range c { // as terminals have it that show each of an emoji's parts
+	for _, r := range c { // as in terminals that show each of an emoji's parts
 		width += uniseg.StringWidth(string(r))
 	}
 	if c == "\t" {

@@ -52,8 +52,8 @@ func Lines(line string) string {
 	return line
 }
 
-// Broken returns text broken between words into lines of width columns, all but the first after indent, which is left
-// out where it takes half of them.
+// Broken returns text broken between words into lines of width columns. All lines except the first begin with indent,
+// unless indent takes more than half of the width.
 func Broken(text, indent string, width int) string {
 	if 2*len(indent) > width {
 		indent = ""

@@ -1,5 +1,5 @@
-// Package serving is what `powerinfer serve` needs besides its flags: a server with all routes, where it listens, its log,
-// and a model that sleeps.
+// Package serving holds the parts of `powerinfer serve` other than its flags: a server with all routes, its listener,
+// its log, and a model that sleeps.
 package serving
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Log says what a server's log has and where it goes.
 type Log struct {
-	Format    string // of its lines: text or json
+	Format    string // format of its lines: text or json
 	File      string // that lines are added to; empty: standard error
 	Verbosity int    // llama.cpp's: 1 is errors, 2 warnings, 3 requests, too, 4 and more everything
 }

@@ -56,7 +56,7 @@ func (s *Sleeping) Peek(name string) (*server.Model, func(), error) {
 // Began says that the model was loaded.
 func (s *Sleeping) Began() { s.began.Store(true) }
 
-// Asleep has s answer what properties the model m has while it sleeps.
+// Asleep makes s answer requests for properties of model m while it sleeps.
 func Asleep(s *server.Server, m *server.Model) {
 	properties := llamacpp.Properties(m)
 	s.Asleep.Store(&properties)

@@ -53,7 +53,7 @@ func Page(next http.Handler) http.Handler { return page.Handler(next) }
 // mostConnections bounds the open connections of clients; each takes some KiB.
 const mostConnections = 1024
 
-// Connections returns how many clients' connections may be open if the process may open so many files: model files,
+// Connections returns how many connections of clients may be open if the process may open this many files. Model files,
 // downloads and the log need some, too. 0 files: no limit is known.
 func Connections(files int) int {
 	if files == 0 {

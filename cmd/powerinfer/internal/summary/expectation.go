@@ -12,8 +12,8 @@ import (
 // ReadsOnly is expect's number of tokens for commands that generate nothing.
 const ReadsOnly = -1
 
-// mostLimited is the rate, in tokens per second, from which on memory is not what limits generation: the model lies in
-// the processor's caches.
+// mostLimited is the rate, in tokens per second, from which on memory does not limit generation: the model is in the
+// processor's caches.
 const mostLimited = 1000
 
 // Expectation says in a line what a model takes.

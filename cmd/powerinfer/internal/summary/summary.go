@@ -112,8 +112,8 @@ func Experts(u powerinfer.ExpertUse) {
 	}
 }
 
-// disk says what was read from disk of a model larger than memory, for steps that chose so many tokens; "" where all is in
-// memory.
+// disk says what was read from disk for a model larger than memory. steps is the number of tokens that were chosen. It
+// returns "" if everything is in memory.
 func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 	if u.Uses() == 0 || steps < 1 || took <= 0 {
 		return ""
@@ -143,7 +143,7 @@ func Closing(r powerinfer.Result, load time.Duration) string {
 		return fmt.Sprintf(", %.1f tokens/s", float64(n)/d.Seconds())
 	}
 	steps := r.Tokens - 1
-	if r.Stopped == powerinfer.StoppedEnd { // whose token took a step, too
+	if r.Stopped == powerinfer.StoppedEnd { // the end token took a step, too
 		steps++
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

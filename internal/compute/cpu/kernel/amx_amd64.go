@@ -15,7 +15,7 @@ func hasAMX() bool {
 	return cpu.X86.HasAVX512BF16 && cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16 && allowTiles()
 }
 
-// amx is for processors with AMX too, Sapphire Rapids the first of them: prompts go by tiles.
+// amx returns the kernels for processors with AMX, from Sapphire Rapids on. They compute prompts in tiles.
 func amx() *Kernels {
 	k := bf16()
 	k.Name = "AMX"

@@ -22,7 +22,7 @@ type KV struct {
 	Head    int             // this one
 	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
 	Scratch []float32       // [ScratchLen(Shape)]
-	Picks   Picks           // positions that are read in place of the sequence's; the zero value: those are
+	Picks   Picks           // positions that are read instead of the whole sequence; the zero value: the whole sequence
 }
 
 // Picks are positions of a sequence in ascending order. Those that a chunk reads are gathered from the cache's pages, so
@@ -30,7 +30,7 @@ type KV struct {
 type Picks struct {
 	Blocks []float32 // numbers of blocks: positions of blocks that follow one another; nil: the last position of every block
 	Block  int       // positions of a block; 0: there are no picks
-	Last   int       // no position is behind this
+	Last   int       // no position is after this
 	Room   []byte    // [GatherLen(Shape)]
 }
 
@@ -64,11 +64,11 @@ func ScratchLen(s compute.KVShape) int {
 	return n
 }
 
-// gathered returns the first n picks of the i-th page of them, as page does.
+// gathered returns keys and values of the first n picks of the i-th page of picks, in the form of page.
 func (kv *KV) gathered(i, n int) (k, v []byte) {
 	const page = compute.PagePositions
 	first := kv.Picks.at(i * page)
-	if n == page && first%page == 0 && kv.Picks.at(i*page+n-1) == first+n-1 { // they lie together
+	if n == page && first%page == 0 && kv.Picks.at(i*page+n-1) == first+n-1 { // they are a whole page of the cache
 		return kv.page(first / page)
 	}
 	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), 0
@@ -89,8 +89,8 @@ func (kv *KV) gathered(i, n int) (k, v []byte) {
 	return k, v
 }
 
-// page returns keys [Shape.Rows()] and values [Shape.Rows()] of the i-th page of the sequence, as they lie; values
-// within keys are those.
+// page returns keys [Shape.Rows()] and values [Shape.Rows()] of the i-th page of the sequence, in the cache's form. If
+// values are within keys, both are the keys.
 func (kv *KV) page(i int) (k, v []byte) {
 	rows := kv.Shape.Rows()
 	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * rows
@@ -106,11 +106,11 @@ func (kv *KV) page(i int) (k, v []byte) {
 type rows struct {
 	t     compute.KVType
 	data  []byte
-	width int    // elements from one row to the next, of which a value within a key has the first
+	width int    // elements from one row to the next; a value within a key is the first elements of it
 	ahead []byte // what will be read next, to be fetched meanwhile
 }
 
-// from returns r behind the first i rows.
+// from returns r without its first i rows.
 func (r rows) from(i int) rows {
 	r.data = r.data[i*r.t.RowBytes(r.width):]
 	return r
@@ -172,10 +172,10 @@ const scoresLen = maxTile * compute.PagePositions
 
 // AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax scale, over chunk
 // number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads of a
-// token that share this KV head lie in consecutive rows.
+// token that share this KV head are in consecutive rows.
 //
-// A query's result is the same bytes in any company: every score, every sum and
-// every output element is accumulated in an order that only its own position decides.
+// A query's result has the same bytes whatever other queries are in the call: only its own position decides the order
+// in which its scores, sums and output elements are accumulated.
 func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how Scores, chunk int) {
 	for i := range out.Max {
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
@@ -227,15 +227,15 @@ type walk struct {
 
 	queries   int
 	first     int       // position at which the page begins
-	positions int       // of it that are read
+	positions int       // the number of the page's positions that are read
 	keys      rows      // [PagePositions, key]
-	raw       rows      // the values as they lie
+	raw       rows      // the values in the cache's form
 	values    rows      // [PagePositions, value] as kernels read them; none before a tile has its scores
 	scores    []float32 // [maxTile, PagePositions]
 	scratch   []float32 // for decoded rows
 }
 
-// load makes page number i of the sequence, of which so many positions are read, the walk's.
+// load makes page number i of the sequence the walk's page. The walk reads its first positions.
 func (w *walk) load(kv *KV, i, positions int) {
 	var k, v []byte
 	if kv.Picks.Block > 0 {
@@ -257,8 +257,8 @@ func (w *walk) load(kv *KV, i, positions int) {
 	w.raw, w.values = rows{t: kv.Shape.ValueType, data: v, width: w.value, ahead: next}, rows{}
 }
 
-// readable returns r as kernels read it, decoded into scratch if need be while what lies ahead is fetched. Rows behind
-// those that are read, up to a multiple of 8, may be anything.
+// readable returns r in a form that kernels read. If r must be decoded, it decodes into scratch and prefetches r.ahead
+// meanwhile. Rows after those that are read, up to a multiple of 8, may have any contents.
 func (w *walk) readable(r rows) rows {
 	if w.kernels.direct(r.t, w.value, w.queries) {
 		return r
@@ -320,7 +320,7 @@ func (w *walk) add(i int, s []float32, from, to int) {
 	}
 }
 
-// weigh turns query i's scores [from, to) into weights, and brings what it has summed so far to their maximum.
+// weigh turns query i's scores [from, to) into weights, and rescales its sums so far to the scores' maximum.
 func (w *walk) weigh(i int, s []float32, from, to int) {
 	if w.how.SoftCap > 0 {
 		SoftCap(s[from:to], w.how.SoftCap)
@@ -362,7 +362,7 @@ func (v *Vector) Merge(sum, next Partial) {
 		if next.Sum[i] == 0 {
 			continue
 		}
-		if sum.Sum[i] == 0 { // its window begins here: the bytes are those of a walk that does, too
+		if sum.Sum[i] == 0 { // its window begins in this chunk: copying gives the bytes of a walk that begins here
 			sum.Max[i], sum.Sum[i] = m, next.Sum[i]
 			copy(sum.Acc[i*width:][:width], next.Acc[i*width:])
 			continue

@@ -8,14 +8,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// A matrix unit that multiplies tiles of BF16 computes attention of long sequences in float32 by terms, too, as terms.go
-// has it: keys and values are two terms, which leaves 2⁻¹⁷ of them out, queries and weights are three, exactly. Keys of a
-// chunk are the rows of one product, whose sums are scores, the chunk's values by position are the columns of the other.
-// Both are made tiles for many queries at a time. A query's bytes do not depend on the other queries.
+// A matrix unit that multiplies tiles of BF16 also computes float32 attention of long sequences, by the terms of
+// terms.go. Keys and values are two terms, with a relative error of 2⁻¹⁷. Queries and weights are three terms, which
+// are exact. One product has a chunk's keys as rows; its sums are scores. The other product has the chunk's values by
+// position as columns. Keys and values become tiles once for many queries. A query's bytes do not depend on the other
+// queries.
 
 const (
-	// TermQueries are so many queries that making tiles of keys and values is a small part of their work. What belongs to
-	// them, and a chunk's tiles, stays in the second-level cache.
+	// TermQueries is the number of queries from which on making tiles of keys and values is a small part of the work.
+	// The queries' data and a chunk's tiles stay in the second-level cache.
 	TermQueries = 512
 	// TermPositions is the least number of positions that are attended to by terms: a chunk.
 	TermPositions = ChunkPositions
@@ -36,7 +37,7 @@ type termRoom struct {
 	scores  []float32 // [pairTokens, ChunkPositions]
 	sums    []float32 // [n, width]
 
-	width int // of a value, whole tiles
+	width int // elements of a value, rounded up to whole tiles
 }
 
 const pairPanel = 2 * layout.PairTile * layout.WeightTerms // bytes of a group of pairRows rows
@@ -83,11 +84,11 @@ type termAttention struct {
 	k     *Kernels
 	unit  *matrixUnit
 	kv    *KV
-	limit float32 // of scores; 0: none
+	limit float32 // soft cap of scores; 0: none
 }
 
 // AttendByTerms computes the attention of queries q [n, key], already times the softmax scale, to the sequence's first
-// positions, so many. room [TermRoom(kv.Shape, n)]
+// positions. positions is their number. room [TermRoom(kv.Shape, n)]
 func (k *Kernels) AttendByTerms(out Partial, q []float32, kv *KV, positions int, softCap float32, room []byte) {
 	n := len(out.Max)
 	r, _ := newTermRoom(kv.Shape, n, room)
@@ -126,14 +127,15 @@ func (a *termAttention) chunk(out Partial, first, n int) {
 	}
 }
 
-// multiply computes so many groups of a panel's rows and of tokens' terms, whose rows are stride bytes apart.
+// multiply computes products of a panel's rows with tokens' terms over the given number of groups. Rows of terms are
+// stride bytes apart.
 func (a *termAttention) multiply(out *float32, outStride int, w []byte, groups int, x []byte, stride, tokens int, part uintptr) {
 	product := a.unit.attention[(tokens-1)/layout.MatrixTokens]
 	product(&tileConfigs[tokens][0], out, uintptr(4*outStride), &w[0], uintptr(groups), &x[0], uintptr(stride), uintptr(stride/layout.ActTerms), part)
 }
 
-// weigh turns query i's scores s [ChunkPositions], of which n are of positions, into the terms of weights, and of zeros up
-// to whole groups. It brings what the query has summed so far to the new maximum.
+// weigh turns query i's scores s [ChunkPositions] into the terms of weights. The first n scores belong to positions;
+// zeros follow up to whole groups. It rescales the query's sums so far to the new maximum.
 func (a *termAttention) weigh(out Partial, i int, terms []byte, s []float32, n int) {
 	if a.limit > 0 {
 		SoftCap(s[:n], a.limit)
@@ -184,7 +186,7 @@ func (a *termAttention) loadKeys(first, n int) {
 	}
 }
 
-// loadValues makes tiles whose rows are elements of values, and whose pairs are those of two positions.
+// loadValues makes tiles of values. A row is an element of the values, and a pair is that element at two positions.
 func (a *termAttention) loadValues(first, n int) {
 	row := Terms.ActRow(a.kv.Shape.Value)
 	term := row / layout.ActTerms

@@ -69,7 +69,7 @@ func newSequenceIn(rng *rand.Rand, shape compute.KVShape, group, positions, toke
 	return s
 }
 
-// row is position p's key and value, as they lie.
+// row is position p's key and value, in the cache's form.
 func (s *sequence) row(p int) (k, v []byte) {
 	k, v = s.kv.page(p / compute.PagePositions)
 	at, nk, nv := p%compute.PagePositions, s.kv.Shape.KeyType.RowBytes(s.kv.Shape.Key), s.kv.Shape.ValueType.RowBytes(s.kv.Shape.Value)

@@ -16,7 +16,7 @@ func first[T any](x []T) *T { return unsafe.SliceData(x) }
 type tileKernels struct {
 	scores     [maxTile + 1]func(s, q *float32, k, ahead *byte, keys, headDim int)
 	accumulate [maxTile + 1]func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
-	// Those of maxTile queries in 512-bit vectors, with the same bytes; nil: none.
+	// Kernels of maxTile queries in 512-bit vectors, with the same bytes; nil: none.
 	wideScores     func(s, q *float32, k, ahead *byte, keys, headDim int)
 	wideAccumulate func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
 }
@@ -72,8 +72,8 @@ func (a attention) decode(t compute.KVType, dst []float32, src, ahead []byte) {
 	}
 }
 
-// direct reports whether kernels read rows of t as they lie, or it pays to decode a page first, as it does for many
-// queries. Values of so many elements may lie within keys and end inside of a block.
+// direct reports whether kernels read rows of t as the cache stores them. Otherwise it is faster to decode a page
+// first, as for many queries. value is the number of elements of a value; values within keys may end inside a block.
 func (a attention) direct(t compute.KVType, value, queries int) bool {
 	switch {
 	case !t.Type().Quantised():

@@ -13,20 +13,20 @@ import (
 // Q4_0 and Q8_0 are added sixteen at a time: coefficient times block scale is rounded to eight bits of the largest of
 // the sixteen, so that products are integers, which costs a quarter of a percent and is four times as fast as floats.
 
-// sumBatch is the number of quantised rows that are added at a time, floatBatch that of float rows.
+// sumBatch is the number of quantised rows that are added at a time, floatBatch the number of float rows.
 const (
 	sumBatch   = 16
 	floatBatch = 4
 )
 
-// A sum's order: for types in superblocks, element i of block b of a superblock lies at sumPlace(b, i), as the kernels'
-// unpacking leaves it; for float types elements keep theirs.
+// A sum's order: for types in superblocks, element i of block b of a superblock is at sumPlace(b, i), the order in
+// which the kernels unpack. For float types elements keep their order.
 func sumPlace(b, i int) int { return (2*(i/4)+b%4/2)*16 + b/4*8 + b%2*4 + i%4 }
 
 // Sums returns the length of a sum over cols columns.
 func Sums(cols int) int { return Super(cols) * quant.QKK }
 
-// Ordered writes a sum of rows of type t to dst, whose length is the number of columns, in the columns' order.
+// Ordered writes a sum of rows of type t to dst [columns], in the columns' order.
 func Ordered(t quant.Type, dst, sum []float32) {
 	if !summedInt8(t) {
 		copy(dst, sum)
@@ -104,8 +104,8 @@ func (s *RowSum) batch() {
 	s.n = next
 }
 
-// add adds rows[:n]. Elements of next behind the last row that waits are whatever rows came before: asking for those
-// harms nothing.
+// add adds rows[:n]. next are rows to prefetch. Its elements after the last waiting row are left over from earlier
+// rows; prefetching them does no harm.
 func (s *RowSum) add(n int, next []*byte) {
 	a := &s.k.adders[s.t]
 	if s.n <= s.size {
@@ -157,7 +157,8 @@ func (s *RowSum) Finish() {
 	}
 }
 
-// sumFloor is 2^-100: blocks whose largest product is below it add nothing, lest its inverse be infinite.
+// sumFloor is 2^-100. Blocks with a largest product below it add nothing, because the inverse of that product could be
+// infinite.
 const sumFloor = 0x1p-100
 
 // addRowsGeneric adds weighted packed rows over n superblocks: the definition of sums of quantised rows.
@@ -229,7 +230,7 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 	a.rows(&dst[0], &rows, &coef, 1, 1, &rows)
 }
 
-// Place returns where element e of a superblock of type t lies in the order of sums.
+// Place returns the place of element e of a superblock of type t in the order of sums.
 func Place(t quant.Type, e int) int {
 	if !summedInt8(t) {
 		return e
@@ -255,9 +256,9 @@ func addFloatsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32)
 	}
 }
 
-// A matrix whose columns are neurons is packed in groups of 32 of them, a block of the file's rows each, without
-// changing a quant: a group is its scales, one f16 for every row in the order of sums, then one plane of quants for
-// every neuron, in superblocks as rows have them.
+// A matrix with neurons as columns is packed in groups of 32 neurons, the size of a block in the file's rows. Quants do
+// not change. A group has first its scales, one f16 for every row in the order of sums, and then one plane of quants
+// for every neuron, in the superblocks of packed rows.
 
 // GroupNeurons is the number of neurons in a group.
 const GroupNeurons = 32
@@ -265,7 +266,7 @@ const GroupNeurons = 32
 // planeBytes returns the size of a neuron's quants over rows outputs.
 func planeBytes(t quant.Type, rows int) int { return Super(rows) * quantBytes(t) }
 
-// quantBytes returns the size of a packed superblock without its scales, of types whose columns can be neurons.
+// quantBytes returns the size of a packed superblock without its scales. Columns of type t can be neurons.
 func quantBytes(t quant.Type) int { return layout.Of(t).Bytes - layout.Of(t).Quants }
 
 // GroupBytes returns the size of a group of a matrix with rows outputs.
@@ -278,10 +279,10 @@ type GroupSum struct {
 	k     *Kernels
 	t     quant.Type
 	super int // superblocks of outputs
-	from  int // the first of them
+	from  int // the first superblock
 	data  []byte
 	sum   []float32 // [Sums(rows)]
-	group int       // bytes of a group, of which the first are scales
+	group int       // bytes of a group, which begins with scales
 	quant int       // bytes of scales before the neurons' quants
 	size  int       // bytes of a neuron's quants
 	ask   [sumBatch]*byte
@@ -309,18 +310,18 @@ func (s *GroupSum) Ask(list []int32) {
 	}
 }
 
-// quants returns where neuron n's quants lie.
+// quants returns the address of neuron n's quants.
 func (s *GroupSum) quants(n int32) *byte {
 	return &s.data[int(n)/GroupNeurons*s.group+s.quant+int(n)%GroupNeurons*s.size+s.from*quantBytes(s.t)]
 }
 
-// scales returns the scales of neuron n's group, those of the sum's outputs.
+// scales returns the scales of neuron n's group for the sum's outputs.
 func (s *GroupSum) scales(n int32) []byte {
 	return s.data[int(n)/GroupNeurons*s.group+s.from*quant.QKK*2:][:len(s.sum)*2]
 }
 
-// Add adds the first n neurons of list, all those of one group, with the weights a, of which weight i is neuron i's.
-// List is in ascending order, and what follows in it will be added later.
+// Add adds the first n neurons of list, all of one group. Neuron i has the weight a[i]. list is in ascending order;
+// later calls add the rest of it.
 func (s *GroupSum) Add(list []int32, n int, a []float32) {
 	var most float32
 	for _, i := range list[:n] {
@@ -330,7 +331,7 @@ func (s *GroupSum) Add(list []int32, n int, a []float32) {
 		return
 	}
 	group := s.scales(list[0])
-	next := group // of the group that is added after this one
+	next := group // scales of the group that is added after this one
 	if n < len(list) {
 		next = s.scales(list[n])
 	}

@@ -17,8 +17,8 @@ func fencedOf[T any](t *testing.T, x []T) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(x))
 }
 
-// Rows of neurons may end with the mapped file: a sum reads no further, writes its own memory only, and gives the
-// definition's bytes at whatever place its operands lie.
+// TestSumsStayInside: rows of neurons may end with the mapped file. A sum reads no further, writes its own memory only,
+// and gives the definition's bytes for operands at any address.
 func TestSumsStayInside(t *testing.T) {
 	rng := testenv.Rand(t)
 	const rows = 37 // two batches of either size and an odd rest
@@ -61,8 +61,8 @@ func TestSumsStayInside(t *testing.T) {
 	}
 }
 
-// unpackBehindFence holds Unpack to the decoded row, whose memory ends with row. Integers are scaled once more on their
-// way.
+// unpackBehindFence compares Unpack to the decoded row. The packed row ends where its memory ends. Integers take one
+// more scaling on the way.
 func unpackBehindFence(t *testing.T, k *Kernels, typ quant.Type, row []byte, cols int, want []float32) {
 	t.Helper()
 	for s := range Super(cols) {
@@ -118,7 +118,7 @@ func TestGroupsStayInside(t *testing.T) {
 	}
 }
 
-// Choose and the conversions of activations read and write nothing behind their operands.
+// TestRowsStayInside: Choose and the conversions of activations read and write nothing after their operands.
 func TestRowsStayInside(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, k := range Variants() {

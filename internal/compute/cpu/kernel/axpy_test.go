@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// sumTolerance is the share of Σ|c|·max|w| by which a sum of quantised rows may be off: half a step of 1/127 of the
-// largest coefficient times scale among sixteen rows, whose scales differ by less than four here.
+// sumTolerance is the largest error of a sum of quantised rows, as a share of Σ|c|·max|w|: half a step of 1/127 of the
+// largest coefficient times scale among sixteen rows. The rows' scales differ by less than a factor of four here.
 const sumTolerance = 4 * 0.5 / 127
 
 // weightedSum returns the definition in float64, and Σ|c|·max|w| over the rows. [cols]
@@ -187,7 +187,7 @@ func TestSumExtremes(t *testing.T) {
 			decoded, packed := make([]float32, cols), make([]byte, RowBytes(typ, cols))
 			quant.Decode(typ, decoded, raw)
 			PackRow(typ, packed, raw, cols)
-			file := make([]byte, quant.QKK*typ.RowBytes(GroupNeurons)) // a group whose every quant is the same
+			file := make([]byte, quant.QKK*typ.RowBytes(GroupNeurons)) // all quants of the group are the same
 			for i := range file {
 				file[i] = fill
 				if at := i % typ.BlockBytes(); at < 2 {

@@ -22,7 +22,7 @@ const bf16Group = 32
 // the sets of the first-level cache.
 func bf16Acts(cols int) int { return ((cols+bf16Group-1)/bf16Group + 1) * bf16Group * 2 }
 
-// roundBF16Generic writes x as BF16 to dst [bf16Acts(len(x))], zeros behind them.
+// roundBF16Generic writes x as BF16 to dst [bf16Acts(len(x))], and zeros after it.
 func roundBF16Generic(dst []byte, x []float32) {
 	d := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
 	for i, v := range x {
@@ -31,7 +31,7 @@ func roundBF16Generic(dst []byte, x []float32) {
 	clear(d[len(x):])
 }
 
-// RoundsTo returns the type whose weights products round those of t to; t itself where they do not round.
+// RoundsTo returns the type to which products round weights of type t; t itself if they do not round.
 func (k *Kernels) RoundsTo(t quant.Type) quant.Type {
 	if k.types[t].rounded != nil {
 		return quant.BF16
@@ -119,8 +119,8 @@ func addOdd(a, b float64) float32 {
 	return toOdd(sum, (a-(sum-part))+(b-part))
 }
 
-// toOdd rounds v+rest, where rest is less than v's last bit, to odd: towards zero, and to the odd one of its neighbours
-// where it lies between them. Denormals become zero.
+// toOdd rounds v+rest to odd, where rest is less than v's last bit: a sum between two neighbouring floats becomes the
+// neighbour with an odd significand. Denormals become zero.
 func toOdd(v, rest float64) float32 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return float32(v)
@@ -156,7 +156,7 @@ const (
 	Forms      = iota        // their number
 )
 
-// Form says how activations must lie for weights of type t.
+// Form returns the form in which products with weights of type t read activations.
 func (k *Kernels) Form(t quant.Type) Form {
 	switch {
 	case t.Quantised():

@@ -172,9 +172,9 @@ func holdTiles(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 	}
 }
 
-// TestTilesUnderSignals: products by tiles keep their bytes while there are more goroutines than
-// threads, signals interrupt the threads, and the collector stops them. Goroutines then change threads between calls: a
-// thread whose tiles were left in use would give them to the next.
+// TestTilesUnderSignals: products by tiles keep their bytes while there are more goroutines than threads, signals
+// interrupt the threads, and the collector stops them. Goroutines then change threads between calls. If a thread's
+// tiles were left in use, the next goroutine would get them.
 func TestTilesUnderSignals(t *testing.T) {
 	if !cpu.X86.HasAVX512BF16 || !hasAMX() && os.Getenv(emulated) == "" {
 		t.Skip("this processor lacks the instructions")

@@ -51,7 +51,7 @@ func encoded(t *testing.T, file string) (names []string, code []byte) {
 	return names, code
 }
 
-// TestEncodings has binutils name the instructions that Go's assembler does not know.
+// TestEncodings makes binutils name the instructions that Go's assembler does not know.
 func TestEncodings(t *testing.T) {
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// A rare type is expanded: a type that few people run has no products of its own. All its products, of one token or
-// many, of rows one after the other or chosen by index, go by panels, which its tiles.expand writes a few superblocks at
-// a time to memory that stays in the first-level cache, and from which the kernels of its form of scales multiply
-// (layout.FormOf). superblock.read is the scalar twin of every expander, and dotGeneric that of the products, so that
-// they have the bits that a kernel of the type's own would have.
+// A rare type is expanded: a type that few people run has no products of its own. All its products use panels, for one
+// token or many, for consecutive rows or rows chosen by index. tiles.expand writes a few superblocks at a time to a
+// panel in memory that stays in the first-level cache. The kernels of the type's form of scales (layout.FormOf)
+// multiply from there. superblock.read is the scalar twin of every expander, and dotGeneric the scalar twin of the
+// products, so they have the bits that the type's own kernel would have.
 
 const (
 	// expandedTokens bounds the tokens that pass over a panel of a few superblocks, before the next one.
@@ -19,16 +19,16 @@ const (
 	expandedAhead = 16 << 10
 )
 
-// expanded reports whether a few tokens' products go by panels; those of rare types always do.
+// expanded reports whether products of a few tokens use panels. Products of rare types always do.
 func (m *tiles) expanded() bool { return m.each.tile != nil }
 
-// expanded reports whether products of so many tokens go by panels only. One token of types that are not rare does not.
+// expanded reports whether products of this many tokens use panels only. One token of a type that is not rare does not.
 func (c *call) expanded(tokens int) bool {
 	return c.m.expanded() && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
 }
 
-// eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
-// are any, by tiles of some rows and one token.
+// eachRow computes the products of tokens with count rows by tiles of some rows and one token. The rows are those that
+// index lists; if it is nil, rows from row first on.
 func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index []int32, tokens int) {
 	p := expanding{call: *c, s: s, first: first, count: count, index: index, place: c.panelPlace()}
 	if c.m.pairRow != nil {
@@ -57,10 +57,10 @@ type expanding struct {
 	index []int32
 	pair  int // bytes from a row, or a pair of rows, of the panel to the next
 	place panelPlace
-	ahead int // rows whose memory is asked for lie so many rows ahead
+	ahead int // the prefetch distance in rows
 }
 
-// row returns where row number i of the product begins; of those past the last chosen by index, the last.
+// row returns the address of the product's row number i. For rows past the last it returns the last row's.
 func (p *expanding) row(i int) unsafe.Pointer {
 	i = min(i, p.count-1)
 	if p.index != nil {
@@ -81,8 +81,8 @@ func (p *expanding) soon(i, from int) uintptr {
 	return at + uintptr(from*p.step)
 }
 
-// rows computes a tile's rows from number at on, or those before the end where fewer are left, and n tokens from token t
-// on, whose outputs begin at out.
+// rows computes a tile's rows from number at on for n tokens from token t on, and writes to out. Near the end there may
+// be fewer rows than a tile has.
 func (p *expanding) rows(out []float32, at, t, n int) {
 	each, tile, stride := &p.m.each, out, p.outStride
 	if p.count < each.rows { // the tile's other rows are the last once more
@@ -121,7 +121,8 @@ func (p *expanding) rows(out []float32, at, t, n int) {
 	}
 }
 
-// expand writes n superblocks of a row of a panel, or of the two rows of a pair, and asks for those at soon meanwhile.
+// expand writes n superblocks of a row of a panel, or of the two rows of a pair, and prefetches from soon and
+// soonSecond meanwhile.
 func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond uintptr) {
 	if c.m.expandPair != nil {
 		c.m.expandPair(dst, row, second, uintptr(n), soon, soonSecond)

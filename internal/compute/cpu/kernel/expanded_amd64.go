@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// expanders of a rare type write n superblocks of a packed row as a panel's, or those of two rows as a strip's.
+// expanders of a rare type: row writes n superblocks of a packed row as a panel's, and pair writes those of two rows as
+// a strip's.
 type expanders struct {
 	row  func(dst, w *byte, n uintptr)
 	pair func(dst, first, second *byte, n, soon, soonSecond uintptr)
@@ -53,7 +54,7 @@ func (k *Kernels) expandAVX2() {
 	}
 }
 
-// expandVNNI gives rare types those of 512-bit vectors.
+// expandVNNI gives rare types the products in 512-bit vectors.
 func (k *Kernels) expandVNNI() {
 	forms := [layout.Forms]strip{
 		layout.Blocks:       {rows: 6, from: stripTokens, four: stripBlocksVNNI6x4, one: stripBlocksVNNI6x1},

@@ -29,7 +29,7 @@ func (m *tiles) leastTokens() int {
 	return math.MaxInt
 }
 
-// goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
+// goesByFew reports whether this many tokens, too few for strips, use tiles of a few tokens.
 func (c *call) goesByFew(tokens int) bool {
 	return c.m.few[0] != nil && (c.m.panel.tile == nil || tokens < panelTokens)
 }

@@ -8,8 +8,8 @@ import (
 func packQ1_0(out, file []byte) { packFewBits(quant.Q1_0, out, file, 4, quant.LanesOfBits) }
 func packQ2_0(out, file []byte) { packFewBits(quant.Q2_0, out, file, 8, quant.LanesOfPairs) }
 
-// packFewBits is packParts of blocks of one scale and so many bytes for each 32 elements, whose two words of codes
-// lanes returns.
+// packFewBits is packParts for blocks of one scale. Each 32 elements have this many bytes of codes, and lanes returns
+// two words of them.
 func packFewBits(t quant.Type, out, file []byte, bytes int, lanes func([]byte) uint64) {
 	at, units := layout.Of(t), t.BlockElems()/quant.QK
 	size, super := t.BlockBytes(), t.RowBytes(quant.QKK)

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fileTiles are one type's kernels of rows as files have them, beside its ways; nil where there are none. Products have
-// the bits of packed rows.
+// fileTiles are one type's kernels of rows as files have them, in addition to its ways; nil where there are none.
+// Products have the bits of packed rows.
 type fileTiles struct {
 	scatter scatterer
 	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
@@ -20,8 +20,8 @@ type fileKernels struct {
 	scatter   scatterer
 }
 
-// takeFiles gives k kernels of rows as files have them, which come before those that it has. Far ones are usual where
-// activations leave the first-level cache.
+// takeFiles puts kernels of rows as files have them before those that k has. Far ones are usual where activations leave
+// the first-level cache.
 func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
 	near, far := "file-near-"+isa, "file-far-"+isa
 	for t, f := range kernels {
@@ -37,7 +37,7 @@ func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
 // PackRow is the function of this name, which defines it, by k's instructions.
 func (k *Kernels) PackRow(t quant.Type, dst, src []byte, cols int) { k.packRow(t, dst, src, cols, 0) }
 
-// packAhead is the prefetch distance of consecutive rows, in bytes, as that of streams.
+// packAhead is the prefetch distance of consecutive rows, in bytes. Streams have the same.
 const packAhead = 8 << 10
 
 func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr) {
@@ -54,8 +54,8 @@ func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr
 	}
 }
 
-// MatMulFile is MatMul of weights in file layout. Rows that no kernel takes as they are, those of several tokens among
-// them, are packed to scratch, which has room for at least one, and as many as fit at a time.
+// MatMulFile is MatMul of weights in file layout. If no kernel reads the rows in that layout, as for several tokens, it
+// packs them to scratch, as many at a time as fit. scratch has room for at least one row.
 func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int, scratch []byte) {
 	if rows == 0 || tokens == 0 {
 		return

@@ -26,14 +26,14 @@ func randomFile(rng *rand.Rand, t quant.Type, rows, cols int) []byte {
 	return b
 }
 
-// Widths whose activations leave the first-level cache, and of which it holds only a part.
+// Widths with activations that leave the first-level cache, and with activations that it holds only in part.
 const (
 	farCols  = 24 * 256
 	wideCols = 60 * 256
 )
 
-// fileCases are widths of one superblock and of many, and of a part of one behind them. One type of each form is tried
-// with all, where there is assembly.
+// fileCases are widths of one superblock, of many, and of many and a part of one. One type of each form is tried with
+// all widths, where there is assembly.
 func fileCases(t quant.Type) []int {
 	sets := platform()
 	if t.Like() != t || len(sets) == 0 || len(sets[0].ways[t][Mapped].all) == 0 && sets[0].file[t].pack == nil {
@@ -65,7 +65,7 @@ func TestPackRowByKernels(t *testing.T) {
 				for i := range got {
 					got[i] = 0xa5
 				}
-				// What lies behind the last superblock up to the row's end is nobody's.
+				// The bytes from the last superblock to the row's end have no meaning.
 				end := Super(cols) * layout.Of(typ).Bytes
 				k.PackRow(typ, got[canary:][:len(want)], file, cols)
 				for i, v := range got {

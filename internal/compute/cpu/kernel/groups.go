@@ -25,13 +25,13 @@ func PackGroup(t quant.Type, dst, src []byte, rows, rowBytes, group, s int) {
 type packedGroup struct {
 	scales []byte // [256]
 	planes []byte // from the first neuron's quants on
-	plane  int    // bytes from a neuron's quants to those of the next
+	plane  int    // bytes from a neuron's quants to the next neuron's
 }
 
-// packBytes packs n outputs from 32·b on, of which src has a block each, of types whose quants are bytes.
+// packBytes packs n outputs from 32·b on, for types with a byte for each quant. src has a block of each output.
 func (g *packedGroup) packBytes(b, n int, src []byte, rowBytes int) {
 	for j := range (n + 3) / 4 {
-		var in [4][]byte // of four outputs
+		var in [4][]byte // blocks of four outputs
 		for r := range in {
 			in[r] = g.block(b, 4*j+r, n, src, rowBytes, GroupNeurons)
 		}
@@ -45,17 +45,17 @@ func (g *packedGroup) packBytes(b, n int, src []byte, rowBytes int) {
 	}
 }
 
-// packNibbles packs n outputs from 32·b on, of which src has a block each, of types whose quants are nibbles. A byte has
-// those of outputs i and i+16.
+// packNibbles packs n outputs from 32·b on, for types with a nibble for each quant. src has a block of each output. A
+// byte has the quants of outputs i and i+16.
 func (g *packedGroup) packNibbles(b, n int, src []byte, rowBytes int) {
 	const low = 0x0f0f0f0f0f0f0f0f
 	for j := range (min(n, 16) + 3) / 4 {
-		var in, above [4][]byte // of four outputs, and of the four that are 16 above
+		var in, above [4][]byte // blocks of four outputs, and of the four outputs 16 above
 		for r := range in {
 			in[r], above[r] = g.block(b, 4*j+r, n, src, rowBytes, GroupNeurons/2), g.block(b, 16+4*j+r, n, src, rowBytes, GroupNeurons/2)
 		}
 		for k := 0; k < GroupNeurons/2; k += 8 {
-			var first, second [4]uint64 // of neurons k…, and of those that are 16 above
+			var first, second [4]uint64 // quants of neurons from k on, and of neurons from k+16 on
 			for r := range in {
 				x, y := binary.LittleEndian.Uint64(in[r][k:]), binary.LittleEndian.Uint64(above[r][k:])
 				first[r], second[r] = x&low|y&low<<4, x>>4&low|y&^low
@@ -66,10 +66,10 @@ func (g *packedGroup) packNibbles(b, n int, src []byte, rowBytes int) {
 	}
 }
 
-// noQuants are those of an output that there is none of.
+// noQuants are the quants of outputs past the last.
 var noQuants [GroupNeurons]byte
 
-// block returns the quants of output i of the 32 from 32·b on, of which there are n, and keeps its scale.
+// block returns the quants of output i of the 32 outputs from 32·b on, and stores its scale. n of the outputs exist.
 func (g *packedGroup) block(b, i, n int, src []byte, rowBytes, size int) []byte {
 	if i >= n {
 		return noQuants[:size]

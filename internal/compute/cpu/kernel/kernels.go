@@ -32,7 +32,7 @@ type Kernels struct {
 	unpack [quant.Limit]unpacker        // by quant.Type
 	turn   [quant.Limit]turner          // by quant.Type of panels
 	choose [2]chooser                   // above, at least
-	fetch  func(p *byte, lines uintptr) // asks for lines of memory from p on
+	fetch  func(p *byte, lines uintptr) // prefetches lines of memory from p on
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
@@ -47,7 +47,7 @@ type Kernels struct {
 	exact  *Kernels // where bfloat is set: the same without BF16
 }
 
-// Exact are kernels whose products keep all bits of float weights.
+// Exact returns kernels with products that keep all bits of float weights.
 func (k *Kernels) Exact() *Kernels {
 	if k.exact != nil && k.types[quant.F16].rounded != nil {
 		return k.exact
@@ -55,8 +55,8 @@ func (k *Kernels) Exact() *Kernels {
 	return k
 }
 
-// Floats returns k, whose products with floats are from now on of floats in prompts, too. It leaves matrix units and
-// integers of 16 bits aside, which are faster and round.
+// Floats makes k compute prompts' products with float weights in float32, too, and returns it. Matrix units and 16-bit
+// integers are faster, but round.
 func (k *Kernels) Floats() *Kernels {
 	if k.exact != nil {
 		k = k.exact

@@ -82,9 +82,9 @@ func avx2() *Kernels {
 	return k
 }
 
-// avxVNNI is for processors with AVX-VNNI and without AVX-512, as client processors of Intel are from Alder Lake on:
-// VPDPBUSD in the panels of prompts. What one token needs is bound by memory and stays AVX2's, and so do types whose
-// half-blocks have scales.
+// avxVNNI is for processors with AVX-VNNI and without AVX-512, such as Intel's client processors from Alder Lake on. It
+// uses VPDPBUSD in the panels of prompts. Products of one token are bound by memory, so they stay AVX2's, as do types
+// with scales of half-blocks.
 func avxVNNI() *Kernels {
 	k, wide := avx2(), vnni()
 	k.Name = "AVX-VNNI"
@@ -192,8 +192,8 @@ func vnni() *Kernels {
 	return k
 }
 
-// pairPiece is the number of bytes of a row that lie beside those of another, so that one 512-bit vector holds the same
-// place of two rows.
+// pairPiece is the number of bytes of a row that alternate with the other row's in a pair, so that one 512-bit vector
+// holds the same place of two rows.
 const pairPiece = 32
 
 // panels notes how large a panel's superblocks are.
@@ -205,7 +205,7 @@ func (k *Kernels) panels(avx2 bool) {
 	}
 }
 
-// bf16 is for processors with AVX512_BF16 too, Zen 4 and Cooper Lake the first of them.
+// bf16 is for processors with AVX512_BF16, too, such as Zen 4 and Cooper Lake.
 func bf16() *Kernels {
 	k := vnni()
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// platform returns the sets for ARMv8, whose vector instructions all of its processors have, and which differ in their
-// products of bytes.
+// platform returns the sets for ARMv8. All its processors have vector instructions; the sets differ in the instructions
+// for products of bytes.
 func platform() []*Kernels {
 	sets := []*Kernels{neon()}
 	have := hw.DetectFeatures()
@@ -28,7 +28,7 @@ type set struct {
 	far     streamer
 	scatter scatterer // nil: rows chosen by index are computed one at a time
 	rows    int
-	tile    tile // of so many rows and one token
+	tile    tile // takes this many rows and one token
 	block   block
 
 	each, panel block
@@ -98,7 +98,7 @@ type pairs struct {
 	row   func(dst, panel *byte, n uintptr)
 }
 
-// pairBytes is how much of a row lies beside the same of another in panels for SMMLA.
+// pairBytes is the number of bytes of a row that alternate with the other row's in panels for SMMLA.
 const pairBytes = 8
 
 // mmla is for processors with SMMLA, too: Neoverse V1 and N2, Cortex-A510 and A710, Apple's M2 and later.
@@ -113,7 +113,7 @@ func mmla() *Kernels {
 	return k
 }
 
-// bf16 is for processors with BFDOT and BFMMLA, too, which those with SMMLA have.
+// bf16 is for processors with BFDOT and BFMMLA, too. Those with SMMLA have them.
 func bf16() *Kernels {
 	k := mmla()
 	k.Name, k.bfloat, k.round, k.exact = "NEON BF16", true, roundRowBF16, mmla()
@@ -144,8 +144,8 @@ func (k *Kernels) takeFloats(t quant.Type, isa string, eight tile, four scattere
 	k.take(t, Scattered, scatters(isa, four, nil), all("scatter4-"+isa))
 }
 
-// sets gives types their kernels. There was no machine to measure which of them is the fastest, so the usual ones are
-// those that are so on most types elsewhere; Tune measures.
+// sets gives types their kernels. There was no ARM machine to measure which kernels are the fastest, so the usual ones
+// are those that are the fastest for most types on other processors. Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
 		k.types[t] = tiles{block: s.block, each: s.each, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}

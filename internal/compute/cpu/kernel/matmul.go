@@ -19,11 +19,11 @@ type tiles struct {
 	block  block // some rows and tokens of packed weights
 	few    few   // as many rows of packed weights and a few tokens
 	panel  block // some rows and tokens of a panel
-	each   block // some rows of a panel and one token: what a few tokens of types that have it go by, and one of rare types
+	each   block // some rows of a panel and one token: for a few tokens of types that have it, and for one token of rare types
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
-	// expandPair is expand of two rows that lie in a pair, and asks for memory at two addresses, which may be past the end
-	// of all weights; nil: there is only expand.
+	// expandPair is expand for the two rows of a pair. It prefetches from two addresses, which may be past the end of
+	// all weights. nil: there is only expand.
 	expandPair func(dst, first, second *byte, n, soon, soonSecond uintptr)
 	// pairRow writes n superblocks that expand wrote, rowSuper bytes each, as one row of a panel's pair. Each's panel has
 	// them as expand wrote them. Nil: expand writes what all panels have.
@@ -33,11 +33,11 @@ type tiles struct {
 	rounded func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock, or group.
 	panelSuper int
-	prompt     promptTiles // of prompts by a matrix unit
-	pairs      pairTiles   // of prompts by vectors
-	// What every part of panel's calls has besides layout.FirstPart and LastPart.
+	prompt     promptTiles // for prompts by a matrix unit
+	pairs      pairTiles   // for prompts by vectors
+	// Flags of every part in panel's calls, in addition to layout.FirstPart and LastPart.
 	panelPart uintptr
-	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
+	// Bytes of a row that alternate with the other row's in a panel of pairs; 0 if the panel has no pairs.
 	panelPiece int
 	// arrange writes n superblocks, or groups, of two tokens' activations as a panel's tile reads them, pairActs bytes
 	// each; nil where it reads them as they are.
@@ -95,8 +95,8 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 	}
 }
 
-// DotRows computes out[i] = w[index[i]]·x for rows of packed weights chosen by index and one token's activations, by
-// the same order of additions as MatMul. Every index lies within w.
+// DotRows computes out[i] = w[index[i]]·x for rows of packed weights chosen by index and one token's activations, with
+// MatMul's order of additions. Every index must be a row of w.
 func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, cols int, x unsafe.Pointer) {
 	c := k.call(t, out, 0, w, cols, x, 0)
 	_ = out[:len(index)]
@@ -155,17 +155,17 @@ type call struct {
 	out       []float32
 	outStride int
 	w         unsafe.Pointer
-	end       uintptr // of w
+	end       uintptr // the end of w
 	rowBytes  int
 	x         unsafe.Pointer
 	xStride   int
 	n         int // superblocks, or groups of eight elements
-	tail      int // elements of float rows behind the last whole group
+	tail      int // elements of float rows after the last whole group
 	term      int // bytes from a row of activations to its next term, or to its scales
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
 	form              Form
-	offset            float32 // that panels' quants lie above their values
+	offset            float32 // of panels' quants above their values
 	fetch             func(p *byte, lines uintptr)
 }
 
@@ -199,9 +199,9 @@ const streamBytes = 256 << 10
 
 func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
-// Bytes of a row's activations that bound classes: a first-level cache of 32 KiB keeps them from one row to the next
-// beside the weights that pass through it (nearActs), or most of them (streamActs, and farActs where the hardware does
-// not bring weights there early).
+// Bytes of a row's activations that bound classes. Up to nearActs, a first-level cache of 32 KiB keeps them from one
+// row to the next while weights pass through it. Up to streamActs it keeps most of them; farActs is that bound if the
+// hardware does not bring weights there early.
 const (
 	nearActs   = 10 << 10
 	streamActs = 22 << 10

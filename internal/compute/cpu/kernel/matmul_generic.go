@@ -44,7 +44,8 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	return sumLanes(&acc)
 }
 
-// dotFour returns the product of half a block of quants and activations: four vectors of 32 bytes have four of it each.
+// dotFour returns the product of half a block of quants and activations. Each of four vectors of 32 bytes has four
+// elements of the half-block.
 func dotFour(w, x []int8) (sum int32) {
 	w, x = w[:100], x[:100]
 	for v := 0; v < 100; v += 32 {

@@ -52,7 +52,7 @@ func TestNorms(t *testing.T) {
 						if bias != nil {
 							v += float64(bias[i])
 						}
-						// x-mean cancels: its error is that of x and of the rounded mean.
+						// x-mean cancels: its error comes from x and the rounded mean.
 						return v, (math.Abs(float64(x[i]))+math.Abs(mean))/deviation*math.Abs(float64(w[i])) + math.Abs(v)
 					}, roundingTolerance)
 				}

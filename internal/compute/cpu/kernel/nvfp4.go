@@ -20,7 +20,7 @@ func packNVFP4Scaled(out, file []byte) {
 	})
 }
 
-// packSmall packs blocks of so many bytes, which begin with four scales and 32 bytes of codes.
+// packSmall packs blocks of size bytes. A block begins with four scales and 32 bytes of codes.
 func packSmall(out, file []byte, size int, factor func(block []byte) float32) {
 	at := layout.Of(quant.NVFP4)
 	for ; len(file) > 0; out, file = out[at.Bytes:], file[min(len(file), 4*size):] {

@@ -9,8 +9,8 @@ import (
 )
 
 // A packed row of a quantised type is a sequence of superblocks of 256 elements, which package layout describes. A
-// superblock lies in one piece, so that a row is one stream: the hardware's prefetchers follow it. The last one is
-// filled up with zero scales. Float types stay rows as in the file.
+// superblock is contiguous, so that a row is one stream that the hardware's prefetchers follow. The last superblock is
+// padded with zero scales. Rows of float types stay as in the file.
 
 // packing converts a type's superblocks from the file's layout into the kernels' and back, in plain Go.
 type packing struct {
@@ -20,8 +20,8 @@ type packing struct {
 	restore func(file, packed []byte)
 }
 
-// packings holds those of types that have no parts. Of types with parts it may have quicker ways than packParts and
-// restoreParts, which define them.
+// packings holds the packings of types that have no parts. It may also hold faster versions of packParts and
+// restoreParts for types with parts; those two functions define the layout.
 var packings = [...]packing{
 	quant.Q4_0: {packQ4_0, restoreQ4_0},
 	quant.Q4_1: {packQ4_1, restoreQ4_1},
@@ -86,7 +86,7 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 	}
 }
 
-// packSuper packs a superblock of a row, or what there is of its last one, whose rest is filled up with zeros.
+// packSuper packs a superblock of a row. It pads a row's last superblock with zeros.
 func packSuper(t quant.Type, out, file []byte) {
 	if len(file) < quant.QKK/t.BlockElems()*t.BlockBytes() {
 		clear(out)
@@ -101,7 +101,7 @@ func packSuper(t quant.Type, out, file []byte) {
 // quicker reports whether a type with parts is packed by more than packParts.
 func quicker(t quant.Type) bool { return int(t) < len(packings) && packings[t].pack != nil }
 
-// header is the size of the scales of types whose scales take the least.
+// header is the smallest size of a type's scales.
 const header = 16
 
 func get(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
@@ -166,7 +166,7 @@ func packSixBits(out, file []byte) {
 	binary.LittleEndian.PutUint32(out[12:], uint32(m>>16))
 }
 
-// packPairs packs nibbles of which sub-blocks 2k and 2k+1 are the low and the high ones of 32 bytes of the file.
+// packPairs packs nibbles. In the file, sub-blocks 2k and 2k+1 are the low and the high nibbles of 32 bytes.
 func packPairs(quants, file []byte) {
 	for k := range 4 {
 		pair := (*[32]byte)(file[32*k:])

@@ -47,7 +47,7 @@ func TestPackedRowKeepsElements(t *testing.T) {
 	}
 }
 
-// BenchmarkPackRow repacks a row that lies in the cache; B/s are of the file.
+// BenchmarkPackRow repacks a row that is in the cache; B/s are bytes of the file.
 func BenchmarkPackRow(b *testing.B) {
 	const cols = 4096
 	for _, typ := range append(quantised(), quant.F16) {

@@ -15,8 +15,8 @@ type eights = uint64
 
 // signs says what the signs of eight elements, a bit each, become.
 type signs struct {
-	third  [256]uint32 // of three-bit codes: element 4v+i's in bit v of byte i
-	fourth [256]eights // of four-bit codes: bit 3 of each
+	third  [256]uint32 // for three-bit codes: the sign of element 4v+i is in bit v of byte i
+	fourth [256]eights // for four-bit codes: each sign is in bit 3
 }
 
 var (
@@ -37,7 +37,8 @@ func newSigns(of func(uint8) uint8) *signs {
 	return t
 }
 
-// Packed superblocks of these types, as layout.Of says: of arrays the compiler knows that what is written lies inside.
+// Packed superblocks of these types, as layout.Of describes them. Their fields are arrays, so that the compiler can
+// omit bounds checks.
 type (
 	ternarySuper struct {
 		pairs [64]byte
@@ -73,7 +74,7 @@ func superblocks[S, F any](out, file []byte, pack func(to *S, in *F)) {
 	}
 }
 
-// putPairs writes the lower two bits of block j's codes, four times eight of them.
+// putPairs writes the lower two bits of block j's codes, from four words of eight codes.
 func putPairs(to *[64]byte, j int, a, b, c, d eights) {
 	pairs := a | b<<2 | c<<4 | d<<6
 	put(to[4*(j&7):], uint32(pairs))

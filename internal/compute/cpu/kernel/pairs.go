@@ -8,24 +8,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Without a matrix unit vectors multiply the tiles of pairs that terms.go makes: each lane is a row, which meets a pair
-// of a token's elements. A prompt's BF16 goes so in BF16, where the processor has that. Otherwise floats go in integers
-// of 16 bits, faster than float32 could: layout.ShortPart columns of a row of weights, or of activations, share a
-// scale, which is as small as lets no sum of products overflow 32 bits. By Cauchy's and Schwarz's inequality that is so
-// if neither operand is longer than the square root of 2³¹; so the scale follows from the sum of squares, and integers
-// use all 16 bits. Rounding them to whole numbers leaves an error of 0.00014 of an operand's length (√(512/12)/46320),
-// at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding numbers to BF16 leaves 0.0017 of them,
-// rounding to F16 0.0002.
+// Without a matrix unit, vectors multiply the tiles of pairs that terms.go makes. Each lane is a row, and multiplies a
+// pair of a token's elements. A prompt's BF16 weights are multiplied in BF16 if the processor has it. Otherwise floats
+// become integers of 16 bits, which are faster than float32. layout.ShortPart columns of a row of weights, or of
+// activations, share a scale. The scale is the smallest with which no sum of products overflows 32 bits. By the
+// Cauchy–Schwarz inequality, no sum overflows if neither operand is longer than the square root of 2³¹. So the scale
+// follows from the sum of squares, and integers use all 16 bits. Rounding to integers leaves an error of 0.00014 of an
+// operand's length (√(512/12)/46320), at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding
+// numbers to BF16 leaves 0.0017 of them, rounding to F16 0.0002.
 
-// pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for so many tokens. scales are those
-// of the rows, xScale is that of the first token, whose next lies xStride further on; there are none in BF16. Meanwhile
-// pairAsks lines for each group, aheadStep apart, are asked for from ahead on.
+// pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for this many tokens. scales are the
+// rows' scales. xScale is the first token's scale; the next token's is xStride further on. BF16 has no scales. For each
+// group the product prefetches pairAsks lines, aheadStep apart, from ahead on.
 type pairVector struct {
 	tokens  int
 	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 }
 
-// pairAsks is the number of lines that products by vectors ask for in a group: one for every four pairs of elements.
+// pairAsks is the number of lines that products by vectors prefetch for a group: one for every four pairs of elements.
 const pairAsks = layout.PairTile / 64 / 4
 
 const (
@@ -33,7 +33,7 @@ const (
 	shortMost = math.MaxInt16
 )
 
-// shortScales returns where the scales of a row of cols activations lie, and shortActs its size, in bytes.
+// shortScales returns the offset of the scales in a row of cols activations, and shortActs the row's size, in bytes.
 func shortScales(cols int) int { return bf16Acts(cols) }
 
 func shortActs(cols int) int {
@@ -61,7 +61,7 @@ func (c *call) multiplyVectors(s *blockScratch, out *float32, outStride, t, toke
 	}
 }
 
-// vector returns the product for as many of so many tokens as there is one for.
+// vector returns the product with the most tokens that does not exceed the given number.
 func (p *pairTiles) vector(tokens int) *pairVector {
 	v := &p.vectors[0]
 	for i := 1; v.tokens > tokens; i++ {
@@ -99,7 +99,7 @@ func shortFactor(most float32, squares float64) (factor, scale float32) {
 	return float32(f), float32(1 / f)
 }
 
-// sizeGeneric returns the largest magnitude of x and the sum of its squares. Those of F16 are summed in lanes of
+// sizeGeneric returns the largest magnitude of x and the sum of its squares. Squares of F16 are summed in lanes of
 // float32 first.
 func sizeGeneric(t quant.Type, x []float32) (most float32, squares float64) {
 	var floats [32]float32

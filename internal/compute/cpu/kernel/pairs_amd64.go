@@ -32,7 +32,7 @@ func (k *Kernels) narrowVectors(vnni bool) {
 	k.shortTypes(p, shortener(sizeF16ShortsAVX2, shortsF16AVX2), shortener(sizeBF16ShortsAVX2, shortsBF16AVX2))
 }
 
-// shortTypes has products with F16 and BF16 go by p, whose rows f16 and bf16 write.
+// shortTypes makes products with F16 and BF16 use p. f16 and bf16 write their rows.
 func (k *Kernels) shortTypes(p pairTiles, f16, bf16 func(dst, w *byte, n uintptr) float32) {
 	p.shorten = f16
 	k.types[quant.F16].pairs = p

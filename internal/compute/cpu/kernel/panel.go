@@ -18,7 +18,7 @@ type blockTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // A panel is a few packed rows expanded to bytes and float scales, so that unpacking is paid once for many tokens. It
 // stays in the second-level cache while all tokens pass over it. Products have the same bits as of packed rows.
 const (
-	panelTokens = 16        // from so many tokens on
+	panelTokens = 16        // the least number of tokens
 	panelSize   = 384 << 10 // bytes
 	panelPad    = 64        // bytes between rows: of a tile they would share the sets of the first-level cache else
 )
@@ -39,7 +39,7 @@ type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
 	panel []byte                                             // panelSize, on a cache line
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
-	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
+	// scales of 16-bit integers, for each part of the columns of pairRows rows.
 	scales [panelSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
 	row    [pairLine]byte // the end of a row that is no whole groups
 	rest   [expandedTokens * maxRows]float32
@@ -54,10 +54,10 @@ const (
 // maxTokens is the largest block.tokens.
 const maxTokens = 8
 
-// panelPlace says where a panel's rows lie.
+// panelPlace describes the arrangement of a panel's rows.
 type panelPlace struct {
-	together int // rows that lie together: 2 of pairs, otherwise 1
-	piece    int // bytes of a pair's row that lie beside the same of the other
+	together int // rows that are stored together: 2 in pairs, otherwise 1
+	piece    int // bytes of a pair's row that alternate with the other row's
 	step     int // bytes of their superblocks
 	rowBytes int // bytes from one row, or pair, to the next
 }
@@ -73,7 +73,7 @@ func (c *call) panelPlace() panelPlace {
 	return p
 }
 
-// panelRows returns how many whole rows a panel has room for; 0: so many rows and tokens do not go by one.
+// panelRows returns how many whole rows a panel has room for. 0: this many rows and tokens do not use a panel.
 func (c *call) panelRows(rows, tokens int) int {
 	if c.m.panel.tile == nil || c.m.expand == nil || tokens < panelTokens || rows < c.m.panel.rows {
 		return 0
@@ -88,8 +88,8 @@ func newBlockScratch() *blockScratch {
 	return &blockScratch{panel: b[at:][:panelSize]}
 }
 
-// blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach
-// past the last row or token begins before it instead and computes some outputs again, which are the same. next is what
+// blocks computes rows [0, rows) of all tokens. There are at least as many tokens as a tile has. A tile that would
+// reach past the last row or token begins earlier instead and computes some outputs again, with the same result. next
 // is read after this.
 func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 	b, limit := &c.m.block, blockRows
@@ -153,10 +153,10 @@ func (c *call) fetching(r, n int, next []byte) fetching {
 // fetchLine is the number of bytes of a line.
 const fetchLine = 64
 
-// spread divides what there is among so many tiles.
+// spread divides the remaining lines among this many tiles.
 func (f *fetching) spread(tiles int) { f.step = (len(f.left)/fetchLine + tiles - 1) / tiles }
 
-// some asks for the next lines.
+// some prefetches the next lines.
 func (f *fetching) some() {
 	n := min(f.step, len(f.left)/fetchLine)
 	if n == 0 {
@@ -166,8 +166,8 @@ func (f *fetching) some() {
 	f.left = f.left[n*fetchLine:]
 }
 
-// take returns the place of the next n lines, which a kernel asks for itself, and how far apart they lie; 0: there are
-// none.
+// take returns the address of the next n lines, for a kernel that prefetches them itself, and the distance between
+// them; 0: there are none.
 func (f *fetching) take(n int) (at *byte, step uintptr) {
 	if len(f.left) == 0 {
 		return nil, 0
@@ -177,7 +177,7 @@ func (f *fetching) take(n int) (at *byte, step uintptr) {
 	return at, fetchLine
 }
 
-// tokenTile computes n rows from row r on, which lie at w, for a tile of tokens from token t on.
+// tokenTile computes n rows from row r on, stored at w, for a tile of tokens from token t on.
 func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int, f *fetching) {
 	size := b.rows * b.tokens * 16
 	for from := 0; from < c.n; from += c.part {
@@ -207,9 +207,9 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPl
 	}
 }
 
-// apart copies a part of some tokens' activations to where their rows do not share the sets of the first-level cache,
-// as those of a tensor do whose row is a power of two, and returns the place and the distance of rows. That took two
-// fifths of the products' time.
+// apart copies a part of some tokens' activations to rows that do not share the sets of the first-level cache, and
+// returns the address and the distance of the rows. In a tensor with a power of two as its row size, the rows share
+// sets. That took two fifths of the products' time.
 func (c *call) apart(s *blockScratch, t, from, to, tokens int) (*byte, int) {
 	size := (to - from) * c.xStep
 	stride := size + panelPad

@@ -10,13 +10,13 @@ import (
 
 // Types with parts are packed by their forms, four codes at a time.
 
-// smallBlocks is the number of 32 elements in a block of the types whose scales are SmallFloats.
+// smallBlocks is the number of 32 elements in a block of types with SmallFloats as scales.
 const smallBlocks = 2
 
 // low2 is the lowest two bits of every byte.
 const low2 = 0x03030303
 
-// packParts packs the blocks of a superblock, or those that there are of a row's last one.
+// packParts packs the blocks of a superblock. The last superblock of a row may have fewer blocks.
 func packParts(t quant.Type, out, file []byte) {
 	at, traits, size := layout.Of(t), t.Traits(), t.BlockBytes()
 	blocks := t.BlockElems() / quant.QK
@@ -31,7 +31,8 @@ func packParts(t quant.Type, out, file []byte) {
 	}
 }
 
-// packScales packs the scales of a superblock, or of its block b where blocks are smaller, of so many 32 elements.
+// packScales packs the scales of a superblock, or of its block b if blocks are smaller. blocks is the number of 32
+// elements.
 func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, b, blocks int) {
 	switch form {
 	case quant.BlockScale:

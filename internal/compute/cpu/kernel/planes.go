@@ -43,7 +43,7 @@ func Planes(t quant.Type, planes [][]byte, packed []byte, cols int) {
 	}
 }
 
-// pair returns two words of a lane, which lie in neighbouring vectors, as they follow each other in its block.
+// pair returns two words of a lane, from neighbouring vectors, in the order of its block.
 func pair(a, b []byte) uint64 { return uint64(get(a)) | uint64(get(b))<<32 }
 
 // Lane j of vector v is word v of block j.
@@ -89,7 +89,7 @@ func GroupPlanes(t quant.Type, planes [][]byte, group []byte, rows int) {
 			}
 		}
 		for b := range blocks {
-			for i := 0; i < quant.QK; i += 4 { // four outputs whose sums are neighbours
+			for i := 0; i < quant.QK; i += 4 { // four outputs with neighbouring sums
 				copy(planes[1][2*(s*quant.QKK+b*quant.QK+i):][:8], scales[2*(s*quant.QKK+sumPlace(b, i)):])
 			}
 		}

@@ -335,8 +335,9 @@ func tileValues(t quant.Type, dst *[quant.QKK]float32, row []byte, s int) {
 	}
 }
 
-// dotTilesGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after
-// product of terms, the sum of the even elements and that of the odd ones, each from zero, are added to the result.
+// dotTilesGeneric returns the product of n groups of a row's terms and an activation's. For each group and each product
+// of terms, it adds two sums to the result: the sum over even elements and the sum over odd ones, each starting from
+// zero.
 func dotTilesGeneric(w, x [][]uint16, n int) (sum float32) {
 	return dotGroups(tileProducts[len(w)], w, x, n)
 }

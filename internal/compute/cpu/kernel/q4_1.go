@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 
-// packQ4_1 packs blocks of a scale, a minimum and 16 bytes, which hold elements as those of Q4_0 do.
+// packQ4_1 packs blocks of a scale, a minimum and 16 bytes, which hold elements in the order of Q4_0.
 func packQ4_1(out, file []byte) {
 	const size = 20
 	for j := range len(file) / size {

@@ -8,7 +8,7 @@ import (
 // low1 is the lowest bit of every byte.
 const low1 = 0x01010101
 
-// packQ5_K packs a superblock: scales and nibbles as those of Q4_K, and the fifth bits.
+// packQ5_K packs a superblock: scales and nibbles as in Q4_K, and the fifth bits.
 func packQ5_K(out, file []byte) {
 	in := (*[176]byte)(file)
 	packSixBits(out, in[:16])

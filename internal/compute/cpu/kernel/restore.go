@@ -49,8 +49,8 @@ func restoreQ4_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 16, head
 func restoreQ8_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 32, header) }
 func restoreMXFP4(file, packed []byte) { restoreBlocks(file, packed, 1, 16, header/2) }
 
-// restoreBlocks restores blocks of a scale and quants, of so many bytes, whose words lie as in the file; the quants of
-// all blocks begin at byte from.
+// restoreBlocks restores blocks of a scale and quants; both numbers are sizes in bytes. The quants' words are in the
+// file's order. The quants of all blocks begin at byte from.
 func restoreBlocks(file, packed []byte, scale, quants, from int) {
 	for j := range len(file) / (scale + quants) {
 		out := file[j*(scale+quants):][:scale+quants]

@@ -82,7 +82,7 @@ func TestRotationIsRelative(t *testing.T) {
 	}
 }
 
-// angles returns those of a row at pos.
+// angles returns the angles of a row at pos.
 func angles(pos int, r *compute.Rope) []float64 {
 	at := make([]float64, len(r.Freqs))
 	p := compute.Params{Pos: []int32{int32(pos)}}

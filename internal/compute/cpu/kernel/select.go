@@ -2,10 +2,10 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Index computes the scores of positions by index queries: of chunk number chunk of a sequence, or of its picks, those
-// before position end. The score of a position is the sum of its key's products with q [queries, key], each times its
-// weight [queries] or 1 where there are none. A rectified product below 0 counts as 0. Products are added in the order
-// of the queries. scores [ChunkPositions]
+// Index computes the scores of positions by index queries. The positions are those of chunk number chunk of a sequence,
+// or of its picks, before position end. A position's score is the sum of its key's products with q [queries, key], each
+// times its weight [queries], or 1 if there are no weights. A rectified product below 0 counts as 0. Products are added
+// in the order of the queries. scores [ChunkPositions]
 func (v *Vector) Index(scores, q, weights []float32, kv *KV, chunk, end int, rectified bool) {
 	const page = compute.PagePositions
 	n := len(q) / kv.Shape.Key

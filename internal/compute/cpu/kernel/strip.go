@@ -12,32 +12,32 @@ import (
 type strip struct {
 	rows int
 	from int // the number of tokens from which on strips are faster than tiles of packed rows
-	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip; nil: expandPair does.
+	// expand writes n superblocks of packed rows to a strip with pairs pairBytes apart; nil: expandPair does.
 	expand func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)
 	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the
 	// first of another strip. nil: they are expanded before.
 	first firstTile
-	// four and one compute tiles of so many tokens. They may be called for one part of the columns after the other, as
-	// a block's tile.
+	// four and one compute tiles of four tokens and of one. They may be called for one part of the columns after the
+	// other, as a block's tile.
 	four, one stripTile
 }
 
-// stripTile computes out[t][r] for a strip's rows and some tiles of tokens, one after the other, whose accumulators lie
-// one after the other at acc. Before each it brings lines of memory from next on into the second-level cache.
+// stripTile computes out[t][r] for a strip's rows and consecutive tiles of tokens. The tiles' accumulators are
+// consecutive at acc. Before each tile it prefetches lines of memory from next on into the second-level cache.
 type stripTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, next *byte, lines uintptr)
 
-// firstTile is stripTile for one tile of a strip of which nothing but the first superblock, which is that of the packed
-// rows from from on, was expanded. It expands the others, and then the superblock of packed rows at thenFrom to then,
-// where a strip begins that also has rowBytes between its pairs.
+// firstTile is stripTile for one tile of a strip with only the first superblock expanded. The packed rows begin at
+// from. It expands the others, and then the superblock of packed rows at thenFrom to then, the beginning of a strip
+// with the same rowBytes between its pairs.
 type firstTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr,
 	from *byte, fromBytes uintptr, then, thenFrom *byte)
 
 const (
-	stripTokens = 4 // of a tile
+	stripTokens = 4 // tokens of a tile
 	// stripActs bounds the bytes of activations that pass over a strip before the next rows, so that they stay in the
 	// second-level cache.
 	stripActs = 448 << 10
-	// stripAll bounds their tokens: a goroutine is not preempted inside a call, which takes about 10 µs for so many.
+	// stripAll bounds their tokens: a goroutine is not preempted inside a call, which takes about 10 µs for this many.
 	stripAll = 128
 	// stripAhead is the distance beyond the next strip's rows at which memory is prefetched, because on a busy machine
 	// memory may take longer than a strip of few tokens. [bytes]
@@ -77,19 +77,19 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 	}
 }
 
-// pieces are the strips of a call one after the other: of some rows, of which the last begin before those that are left
-// where these are too few, all parts.
+// pieces are the strips of a call in order: all parts of the columns of some rows, then the next rows. If fewer rows
+// are left than a strip has, the last strip begins earlier.
 type pieces struct {
 	rows      int
-	r, from   int // of the piece in progress
+	r, from   int // the piece in progress
 	to        int
 	pairBytes int
 	ahead     bool     // the first superblock of the next piece is expanded during this one
-	begun     bool     // that of this piece was
+	begun     bool     // the first superblock of this piece is expanded
 	panels    [2]*byte // the panel of this piece and of the next
 }
 
-// pieces returns those of a call, before the first.
+// pieces returns the pieces of a call, before the first one.
 func (c *call) pieces(s *blockScratch, rows, tokens int) pieces {
 	pairBytes := min(c.n, c.part)*2*c.m.panelSuper + panelPad
 	size := (c.m.strip.rows/2*pairBytes + fetchLine - 1) / fetchLine * fetchLine
@@ -166,7 +166,8 @@ func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
 	}
 }
 
-// fetchingAhead is fetching of a call's weights and of those that are read then, some way ahead of what is computed.
+// fetchingAhead is fetching of a call's weights and of the weights that are read next, some way ahead of the
+// computation.
 type fetchingAhead struct {
 	of   [2][]byte
 	at   int // up to where, counted through both, lines were asked for
@@ -174,7 +175,7 @@ type fetchingAhead struct {
 	step int // lines before each
 }
 
-// fetchingAhead returns what asks for w and next, of which the first stripAhead bytes were asked for before w.
+// fetchingAhead returns a prefetcher of w and next. The first stripAhead bytes of w were prefetched before.
 func (c *call) fetchingAhead(w, next []byte) fetchingAhead {
 	if c.fetch == nil {
 		return fetchingAhead{}
@@ -182,19 +183,19 @@ func (c *call) fetchingAhead(w, next []byte) fetchingAhead {
 	return fetchingAhead{of: [2][]byte{w, next[:min(len(next), stripAhead)]}, at: min(stripAhead, len(w))}
 }
 
-// upTo spreads what there is up to an offset among so many tiles.
+// upTo spreads the lines up to offset end among this many tiles.
 func (f *fetchingAhead) upTo(end, tiles int) {
 	f.end = min(end, len(f.of[0])+len(f.of[1]))
 	f.step = linesOf(f.end-f.at, tiles)
 }
 
-// linesOf returns how many lines each of some tiles asks for to have asked for so many bytes: perhaps some more, which
-// does no harm.
+// linesOf returns how many lines each tile prefetches, so that all tiles together prefetch this many bytes. They may
+// prefetch some more, which does no harm.
 func linesOf(bytes, tiles int) int {
 	return (max(0, bytes) + tiles*fetchLine - 1) / (tiles * fetchLine)
 }
 
-// take returns the next lines for so many tiles: where they begin and how many each asks for.
+// take returns the next lines for this many tiles: their address and how many lines each tile prefetches.
 func (f *fetchingAhead) take(tiles int) (next *byte, lines uintptr) {
 	first := len(f.of[0])
 	of, at, end := f.of[0], f.at, min(f.end, first)

@@ -59,7 +59,7 @@ func (k *Kernels) SplitsPrompts(t quant.Type) bool {
 	return k.types[t].prompt.terms > 0 || k.types[t].pairs.fill != nil
 }
 
-// PromptForm says how activations must lie for MatMulPrompt.
+// PromptForm returns the form in which MatMulPrompt reads activations.
 func (k *Kernels) PromptForm(t quant.Type) Form {
 	switch m := &k.types[t]; {
 	case m.prompt.panel != nil:
@@ -105,11 +105,11 @@ func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride
 	k.scratch.Put(s)
 }
 
-// bf16Groups returns the groups of n elements, the last of which may be padded.
+// bf16Groups returns the groups of n elements. The last one may be padded.
 func bf16Groups(n int) int { return (n + bf16Group - 1) / bf16Group }
 
-// byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the
-// second-level cache. Rows that would reach past the last begin before it instead. next is what is read after this.
+// byPairs computes rows [0, rows) of all tokens, one part of the columns after the other. A part's tiles stay in the
+// second-level cache. Rows that would reach past the last begin earlier instead. next is read after this.
 func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 	part := c.pairPart(s)
 	if rows < pairRows {
@@ -139,7 +139,7 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 // pairStep returns the bytes of a group of tiles.
 func (c *call) pairStep() int { return 2 * layout.PairTile }
 
-// pairPart returns how many groups there is room for, whole parts of those that share a scale.
+// pairPart returns how many groups there is room for, in whole parts that share a scale.
 func (c *call) pairPart(s *blockScratch) int {
 	if c.m.pairs.narrow {
 		return pairGroups
@@ -147,8 +147,8 @@ func (c *call) pairPart(s *blockScratch) int {
 	return (len(s.panel) - pairTerm) / c.pairStep() / pairGroups * pairGroups
 }
 
-// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on,
-// whose outputs lie from out on.
+// multiplyPairs computes n groups, from group from on, of the rows with tiles in s, for tokens from token t on. It
+// writes outputs from out on.
 func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int, f *fetching) {
 	part := uintptr(0)
 	if from == 0 {
@@ -210,8 +210,8 @@ func fillPairsGeneric(dst []byte, dstStep int, w []byte, rowBytes, n int) {
 	}
 }
 
-// splitGeneric writes x as so many terms, which lie term bytes apart: each is what the ones before leave of a number,
-// rounded to BF16.
+// splitGeneric writes x as this many terms, term bytes apart. Each term is a number less its earlier terms, rounded to
+// BF16.
 func splitGeneric(dst []byte, term int, x []float32, terms int) {
 	for i, v := range x {
 		for t := range terms {
@@ -222,9 +222,9 @@ func splitGeneric(dst []byte, term int, x []float32, terms int) {
 	}
 }
 
-// dotTermsGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after
-// product of terms, the sum of the even elements and that of the odd ones, each from zero, are added to the result. It
-// defines the products of tiles of pairs.
+// dotTermsGeneric returns the product of n groups of a row's terms and an activation's. For each group and each product
+// of terms, it adds two sums to the result: the sum over even elements and the sum over odd ones, each starting from
+// zero. It defines the products of tiles of pairs.
 func dotTermsGeneric(w, x [][]uint16, n int) (sum float32) {
 	return dotGroups(termProducts[len(w)], w, x, n)
 }

@@ -22,7 +22,7 @@ func (k *Kernels) PanelType(t quant.Type) quant.Type {
 }
 
 // turner writes eight outputs of 32 neurons, block [32][256], as a piece of eight rows: four from lo, four from hi on,
-// stride apart. A scale lies scale bytes before a row's piece.
+// stride apart. A scale is scale bytes before a row's piece.
 type turner func(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
 
 // Turn writes one superblock of 32 neurons, block [32][256] in the order of sums of type sums, as elements at… of the
@@ -85,22 +85,22 @@ func turnGeneric(t quant.Type, row []byte, piece, scale int, block *[GroupNeuron
 	}
 }
 
-// clearScales makes blocks of a panel's last superblocks zero, the scale of whose first is at first.
+// clearScales makes the scales of a panel's last blocks zero. first is the offset of the first of them in a row.
 func clearScales(panel []byte, stride, first, blocks int) {
 	for r := range quant.QKK {
 		clear(panel[r*stride+first:][:2*blocks])
 	}
 }
 
-// TurnGroups writes superblock s of the outputs of n neurons, of a matrix of type t with so many outputs that is packed
-// in groups, as the 256 rows of a packed panel of Q8_0. A group shares its scales, so that quants and scales are those
-// of the file.
+// TurnGroups writes superblock s of the outputs of n neurons as the 256 rows of a packed panel of Q8_0. The matrix of
+// type t has this many outputs and is packed in groups. A group shares its scales, so quants and scales stay those of
+// the file.
 func (k *Kernels) TurnGroups(t quant.Type, panel []byte, n int, data []byte, outputs, s int) {
 	groups, size, quants := n/GroupNeurons, GroupBytes(t, outputs), quantBytes(t)
 	stride, plane, planes := RowBytes(quant.Q8_0, n), planeBytes(t, outputs), Super(outputs)*quant.QKK*2
 	at := layout.Of(quant.Q8_0)
 	_, _ = panel[quant.QKK*stride-1], data[groups*size-1]
-	ask := func(from, to int) { // groups, whose pieces of so few bytes memory sees no order in
+	ask := func(from, to int) { // prefetches groups: the hardware sees no order in pieces of so few bytes
 		for i := from * GroupNeurons; i < min(groups, to)*GroupNeurons && k.fetch != nil; i++ {
 			k.fetch(&data[i/GroupNeurons*size+planes+i%GroupNeurons*plane+s*quants], uintptr(quants/64))
 		}
@@ -128,13 +128,13 @@ func (k *Kernels) TurnGroups(t quant.Type, panel []byte, n int, data []byte, out
 	}
 }
 
-// turnLine writes 64 bytes of the quants of four neurons, which lie plane bytes apart, as dwords of rows from to on.
+// turnLine writes 64 bytes of the quants of four neurons, plane bytes apart, as dwords of rows from to on.
 func turnLine(t quant.Type, to unsafe.Pointer, stride uintptr, from unsafe.Pointer, plane uintptr) {
 	for d := range uintptr(8) {
 		p, q := unsafe.Add(from, 8*d), unsafe.Add(from, 8*d+2*plane)
 		a, b, c, e := interleave(*(*uint64)(p), *(*uint64)(unsafe.Add(p, plane)), *(*uint64)(q), *(*uint64)(unsafe.Add(q, plane)))
-		// Dwords 2(d%4) and 2(d%4)+1 of a half line belong to the blocks of these numbers, whose 32 rows follow one
-		// another. The line's second half holds the next four elements of each.
+		// Dwords 2(d%4) and 2(d%4)+1 of a half line belong to the blocks of these numbers. A block's 32 rows are
+		// consecutive. The line's second half holds the next four elements of each block.
 		row := unsafe.Add(to, (64*(d%4)+d/4*4)*stride)
 		if t == quant.Q8_0 {
 			putQuad(row, stride, a, b, c, e)
@@ -159,8 +159,7 @@ func interleave(a, b, c, d uint64) (first, second, third, fourth uint64) {
 	return first, ab&low | cd<<16&^low, third, ab>>16&low | cd&^low
 }
 
-// putQuad writes the lower halves of four words to rows that follow one another, the upper ones to those 32 rows
-// further on.
+// putQuad writes the lower halves of four words to consecutive rows, and the upper halves to the rows 32 further on.
 func putQuad(row unsafe.Pointer, stride uintptr, a, b, c, d uint64) {
 	next := unsafe.Add(row, GroupNeurons*stride)
 	*(*uint32)(row), *(*uint32)(next) = uint32(a), uint32(a>>32)
@@ -169,7 +168,7 @@ func putQuad(row unsafe.Pointer, stride uintptr, a, b, c, d uint64) {
 	*(*uint32)(unsafe.Add(row, 3*stride)), *(*uint32)(unsafe.Add(next, 3*stride)) = uint32(d), uint32(d>>32)
 }
 
-// sumElement returns the element that lies at place p of a sum: the inverse of sumPlace.
+// sumElement returns the element at place p of a sum: the inverse of sumPlace.
 func sumElement(p int) int {
 	v, u, lane, odd := p/32, p/16%2, p/8%2, p/4%2
 	return 32*(4*lane+2*u+odd) + 4*v + p%4

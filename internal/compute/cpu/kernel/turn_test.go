@@ -49,7 +49,7 @@ func TestTurn(t *testing.T) {
 					if first == nil {
 						first = mem
 					}
-					for r := range quant.QKK { // padding behind a row's superblocks is anyone's
+					for r := range quant.QKK { // padding after a row's superblocks may have any contents
 						size := typ.RowBytes(n)
 						if typ.Quantised() {
 							size = (n - 1) / quant.QKK * layout.Of(typ).Bytes
@@ -64,7 +64,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnGroups: a panel's rows, unpacked, are the numbers of the file, behind which there are zeros.
+// TestTurnGroups: a panel's rows, unpacked, are the numbers of the file, followed by zeros.
 func TestTurnGroups(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unpacker turns packed superblocks into floats by vectors. Expand writes them as a panel's, whose quants are offset
-// above their values, and floats turns those into floats.
+// unpacker turns packed superblocks into floats by vectors. expand writes them as a panel's, with quants offset above
+// their values, and floats turns those into floats.
 type unpacker struct {
 	expand func(dst, w *byte, n uintptr)
 	floats func(dst *float32, panel *byte, n, offset uintptr)
@@ -107,8 +107,7 @@ func (w *superblock) read(t quant.Type, row []byte, s int) {
 	}
 }
 
-// bits adds to q, or where it is the lowest bits begins it with, those of from at shift that mask tells, moved up to
-// bit to.
+// bits adds bits of from to q: (byte>>shift)&mask, shifted left to bit to. If to is 0 it sets q instead.
 func bits(q *[32]int8, from []byte, shift int, mask byte, to int) {
 	if to == 0 {
 		for i, x := range from[:32] {
@@ -149,7 +148,7 @@ func (w *superblock) scales(t quant.Type, b []byte) {
 			for g := 2 * j; g < 2*j+2; g++ {
 				w.half[g], w.least[g] = int32(b[g]&15), int32(b[g]>>4)
 			}
-		case quant.Exponents: // of the smallest normal number's half, too
+		case quant.Exponents: // includes half of the smallest normal number
 			w.scale[j] = math.Float32frombits(max(uint32(b[j])<<23, 1<<22))
 		case quant.SuperScale:
 			w.scale[j] = f16(b[at.Unit:])

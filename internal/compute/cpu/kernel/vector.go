@@ -7,12 +7,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Vector is one implementation of everything that is not a matrix product. All
-// kernels are single-threaded, allocate nothing, and compute an element the same
-// way wherever a caller cuts its rows: results depend on shapes only.
+// Vector is one implementation of everything that is not a matrix product. All kernels are single-threaded and allocate
+// nothing. They compute an element in the same way however a caller divides the rows, so results depend on shapes only.
 //
-// Slices of one call have the same length unless said otherwise; dst may be any
-// of the sources, but may not overlap them in part.
+// Slices of one call have the same length unless said otherwise. dst may be any of the sources, but may not overlap
+// them in part.
 type Vector struct {
 	// Add: dst += x.
 	Add func(dst, x []float32)
@@ -49,8 +48,8 @@ type Vector struct {
 	// Exp: dst = e^x within 2 ulp; 0 below ln(2⁻¹²⁶), +Inf above ln(MaxFloat32).
 	Exp func(dst, x []float32)
 
-	// Rotate turns every head of x [heads·headDim] by the angles of one position,
-	// whose cosines and sines [dims/2] Turn has computed; the first dims <= headDim elements are rotated.
+	// Rotate rotates every head of x [heads·headDim] by the angles of one position. Turn computed their cosines and
+	// sines [dims/2]. The first dims <= headDim elements are rotated.
 	Rotate func(x []float32, headDim int, cos, sin []float32, style compute.RopeStyle)
 
 	attention attention

@@ -8,7 +8,7 @@ import (
 
 // neonVector needs nothing that some ARMv8 processor lacks.
 func neonVector() Vector {
-	v := genericVector() // of what has no assembly
+	v := genericVector() // for kernels that have no assembly
 	v.Add = func(dst, x []float32) { addNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
 	v.Mul = func(dst, x []float32) { mulNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
 	v.Scale = func(dst, x []float32, s float32) {

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Order says which rows a product of one token takes, and how they lie. A type has kernels for each order.
+// Order says which rows a product of one token reads, and how they are stored. A type has kernels for each order.
 type Order int
 
 // The orders.
@@ -21,15 +21,15 @@ const (
 
 func (o Order) String() string { return [Orders]string{"rows", "scattered rows", "mapped rows"}[o] }
 
-// way is one of a type's kernels for one token, in one order. All those of a type give the same bytes, so only their
-// speed differs, and which is the fastest depends on the processor.
+// way is one of a type's kernels for one token, in one order. All ways of a type give the same bytes and differ only in
+// speed. Which is the fastest depends on the processor.
 type way struct {
-	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far
-	// asks for it 8 KiB ahead. rows takes several rows at a time and asks for the next, rows-close into the first-level
-	// cache and not into the second; rows-near leaves them to the hardware. scatter4 and scatter1 take so many rows at
-	// a time and ask for the next. Those of mapped rows are file-near and file-far.
+	// name says how rows are read, and with which instructions. near leaves prefetching to the hardware, far prefetches
+	// 8 KiB ahead. rows takes several rows at a time and prefetches the next, rows-close into the first-level cache and
+	// not into the second; rows-near leaves that to the hardware. scatter4 and scatter1 take four rows and one at a
+	// time and prefetch the next. file-near and file-far are for mapped rows.
 	name string
-	// One of these is there: stream takes any number of rows, tile and scatter a multiple of rows.
+	// One of these is set: stream takes any number of rows, tile and scatter a multiple of rows.
 	stream  streamer
 	tile    tile
 	scatter scatterer
@@ -49,7 +49,7 @@ type ways struct {
 	chosen [Classes]int
 }
 
-// of returns the kernel that rows of class c go by, nil where there is none.
+// of returns the kernel for rows of class c; nil if there is none.
 func (w *ways) of(c Class) *way {
 	if len(w.all) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (w *ways) of(c Class) *way {
 	return &w.all[w.chosen[c]]
 }
 
-// threeWays lists an instruction set's kernels of consecutive rows; tile takes so many rows at a time.
+// threeWays lists an instruction set's kernels of consecutive rows. tile takes rows rows at a time.
 func threeWays(isa string, near, far streamer, tile tile, rows int) []way {
 	return []way{{name: "near-" + isa, stream: near}, {name: "far-" + isa, stream: far}, {name: "rows-" + isa, tile: tile, rows: rows}}
 }
@@ -114,7 +114,7 @@ func classOf(acts int) Class {
 	return 3
 }
 
-// take gives type t its kernels of an order, in place of those that it has, and says which are usual.
+// take gives type t its kernels of an order, in place of its present ones, and chooses the usual ones.
 func (k *Kernels) take(t quant.Type, o Order, all []way, usual [Classes]string) {
 	k.ways[t][o] = ways{all: all}
 	for c, name := range usual {
@@ -164,7 +164,7 @@ func (k *Kernels) Go(t quant.Type, o Order, c Class, name string) error {
 	return nil
 }
 
-// by computes rows [r, end) of token t the way w goes, and returns the row behind the last it took.
+// by computes rows [r, end) of token t with w, and returns the first row that it did not compute.
 func (c *call) by(w *way, r, end, t int) int {
 	if w.tile != nil {
 		for ; r+w.rows <= end; r += w.rows {

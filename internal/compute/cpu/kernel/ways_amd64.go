@@ -9,7 +9,7 @@ import (
 // oneToken are a quantised type's kernels for one token and packed rows, in one instruction set.
 type oneToken struct {
 	near, far streamer
-	rows      tile      // of four rows
+	rows      tile      // for four rows
 	four      scatterer // rows at a time
 }
 
@@ -18,8 +18,8 @@ func usualNear(isa string) [Classes]string {
 	return [Classes]string{"near-" + isa, "near-" + isa, "rows-" + isa, "rows-" + isa}
 }
 
-// takeOneToken gives k kernels, which come before those that it has. Usual are those of usual, of other types those of
-// usualWays.
+// takeOneToken puts kernels before those that k has. The kernels of usual become the usual ones; other types keep those
+// of usualWays.
 func (k *Kernels) takeOneToken(isa string, kernels map[quant.Type]oneToken, usual map[quant.Type][Classes]string) {
 	for t, s := range kernels {
 		u, ok := usual[t]
@@ -48,7 +48,7 @@ func usualAVX2() map[quant.Type][Classes]string {
 	return map[quant.Type][Classes]string{quant.Q8_0: usualNear("avx2"), quant.Q6_K: usualNear("avx2")}
 }
 
-// oneTokenVNNI are in 512-bit vectors, but for those of several rows at a time.
+// oneTokenVNNI returns kernels in 512-bit vectors, except those for several rows at a time.
 func oneTokenVNNI() map[quant.Type]oneToken {
 	return map[quant.Type]oneToken{
 		quant.Q4_0:  {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI},
@@ -60,9 +60,9 @@ func oneTokenVNNI() map[quant.Type]oneToken {
 	}
 }
 
-// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K and MXFP4
-// take longest to unpack, so that the hardware's prefetchers fall behind: far kernels were up to a quarter faster
-// on a busy machine.
+// usualVNNI prefers AVX2's kernels where they were faster on Zen 4: for Q4_0, and for wide rows of Q8_0. Q4_K and MXFP4
+// take longest to unpack, so the hardware's prefetchers fall behind: far kernels were up to a quarter faster on a busy
+// machine.
 func usualVNNI() map[quant.Type][Classes]string {
 	far := [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}
 	return map[quant.Type][Classes]string{
@@ -76,7 +76,7 @@ func usualVNNI() map[quant.Type][Classes]string {
 // takeFloatsAVX2 gives k the kernels of float types.
 func (k *Kernels) takeFloatsAVX2() {
 	for t, f := range map[quant.Type]struct {
-		far, near, close tile // of three rows
+		far, near, close tile // for three rows
 		scatter          scatterer
 	}{
 		quant.F32:  {tileF32AVX23x1, nearF32AVX23x1, closeF32AVX23x1, scatterF32AVX2},

@@ -1,5 +1,5 @@
-// Package layout says where things lie in the memory of the processor's kernels: packed weights, quantised activations,
-// panels. The kernels in Go and the programs that write those in assembly (module gen) take their offsets from here.
+// Package layout holds the memory layouts of the processor's kernels: packed weights, quantised activations, panels.
+// The kernels in Go and the programs that write kernels in assembly (module gen) take their offsets from here.
 package layout
 
 import (
@@ -13,23 +13,23 @@ import (
 //	BlockScale     8 binary16 scales
 //	BlockMin       8 binary16 scales, 8 binary16 minima
 //	SixBits        d, dmin, 8×6 bits of scales, 8×6 bits of minima
-//	HalfBlocks     16 scales, two for each block; the unit lies at Unit
-//	ByteBlocks     8 scales; the unit lies at Unit
-//	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin lie at Unit
+//	HalfBlocks     16 scales, two for each block; the unit is at Unit
+//	ByteBlocks     8 scales; the unit is at Unit
+//	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin at Unit
 //	Exponents      8 exponents
-//	SuperScale     nothing; the scale lies at Unit
-//	SmallFloats    8 scales of blocks' first halves, 8 of second ones, which read as binary16 behind seven zero bits are 2^-7 of what they are
+//	SuperScale     nothing; the scale is at Unit
+//	SmallFloats    8 scales of blocks' first halves, 8 of second ones; read as binary16 after seven zero bits they are 2^-7 of their value
 //	               (ScaleShift); at Unit 2^7 times the factor as float32
 //
-// Eight blocks of 32 elements follow side by side: SIMD lane j belongs to block j.
+// Eight blocks of 32 elements are interleaved: SIMD lane j belongs to block j.
 //
 //	8 bits         8×32 bytes, as activations
 //	4 bits, more   4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and 4(v+4)… in its high ones;
 //	               then the bits above the fourth, at High
 //	2 bits, 3      2×32 bytes of the lower two bits, then the third, at High
 //
-// One bit above the others takes 32 bytes: dword j holds in its bytes' bits v those of elements 4v… of block j. Two
-// bits take 2×32 bytes: vector h's dword j holds in its bit pair f those of elements 4(2f+h)… of block j.
+// One bit above the others takes 32 bytes: bit v of dword j's bytes belongs to elements 4v… of block j. Two bits take
+// 2×32 bytes: bit pair f of the bytes of vector h's dword j belongs to elements 4(2f+h)… of block j.
 type Super struct {
 	Quants int
 	High   int // where the bits above begin
@@ -71,7 +71,8 @@ func header(form quant.Scales) int {
 	return 16
 }
 
-// Packed returns about what so many bytes of a file's matrix of type t take in memory once they are packed.
+// Packed returns about how many bytes a file's matrix of type t takes in memory once it is packed. bytes is its size in
+// the file.
 func Packed(t quant.Type, bytes int64) int64 {
 	if !t.Quantised() {
 		return bytes
@@ -102,9 +103,9 @@ const Minima = 16
 // expert alone may have more.
 const MostPairs = 2048
 
-// PairBytes returns the bytes that computing a pair of a token and an expert takes besides weights: of rows of width
-// elements what the expert reads and, where it leaves neurons out (exact), gives, and of ff neurons the gates, and where
-// it leaves neurons out ups, activations and lists. Buffers grow by a quarter more than is needed.
+// PairBytes returns the bytes for computing a pair of a token and an expert, without weights. width is the size of a
+// row, ff the number of neurons. The bytes are the expert's input and the gates. If the expert leaves neurons out
+// (exact), its output, ups, activations and lists come on top. Buffers grow by a quarter more than is needed.
 func PairBytes(width, ff int, exact bool) int64 {
 	elements := width + 2*ff
 	if exact {
@@ -129,11 +130,11 @@ const (
 	ActPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
 )
 
-// A panel's superblock has been unpacked to bytes and float scales. Two rows lie together: each 32 bytes of one are
-// followed by the same of the other, so that the offsets below count twice.
+// A panel's superblock has been unpacked to bytes and float scales. Two rows are stored together: each 32 bytes of one
+// row are followed by the same bytes of the other, so the offsets below count twice.
 const (
 	PanelScale  = 0   // 8 × f32
-	PanelMin    = 32  // types with minima: 8 × f32; of SmallFloats the scales of second halves, PanelScale having those of first ones; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice, unless quants are scaled
+	PanelMin    = 32  // types with minima: 8 × f32; SmallFloats: the scales of second halves (PanelScale has those of first halves); half-blocks: the 16 scales as i16, and for AVX2 those of first halves twice, unless quants are scaled
 	PanelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2 in 8 bits 8 × 32 low nibbles and 32 high ones
 	PanelHigh   = 320 // half-blocks of AVX2: the scales of second halves twice
 	PanelLeast  = 352 // NibbleMinima: 16 minima as i16, then 8 × f32 of their unit
@@ -152,9 +153,9 @@ func Panel(t quant.Type, avx2 bool) int {
 	return PanelQuants + 256
 }
 
-// Form says which products a rare type's panels go by. Few people run such a type, so it has no products of its own: an
-// expander writes its rows as bytes with block scales, and the products of the form multiply those. Any type whose
-// scales have the form is one more expander.
+// Form says which products a rare type's panels use. Few people run such a type, so it has no products of its own: an
+// expander writes its rows as bytes with block scales, and the products of the form multiply those. Supporting another
+// type with scales of the form takes one more expander.
 type Form int
 
 // The forms.
@@ -198,8 +199,8 @@ func FormOf(t quant.Type) Form {
 // products of 127·127·2 fit 16 bits.
 const expandedOffset = 64
 
-// Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come
-// from a codebook, the least power of two that leaves none negative.
+// Offset returns the offset of products' unsigned quants above their values. For quants that are signed or come from a
+// codebook it is the least power of two that leaves none negative.
 func Offset(t quant.Type) int {
 	traits := t.Traits()
 	form := FormOf(t)
@@ -234,18 +235,19 @@ const (
 	FormSmall      = 4
 )
 
-// A matrix unit multiplies tiles of pairs of BF16. Numbers that need more bits are sums of several, their terms.
+// A matrix unit multiplies tiles of pairs of BF16. Numbers that need more bits are sums of several BF16 numbers, their
+// terms.
 //
-// In prompts (kernel/prompts.go) a tile of weights has 32 elements of MatrixRows rows in a line each, and a tile of
-// activations 16 lines of pairs of elements of MatrixTokens tokens. Two tiles of rows, and one or two of tokens, lie
-// together for each term.
+// In prompts (kernel/prompts.go) a tile of weights has MatrixRows lines, each with 32 elements of a row. A tile of
+// activations has 16 lines of pairs of elements of MatrixTokens tokens. For each term, two tiles of rows are stored
+// together, and one or two tiles of tokens.
 //
-// In attention (kernel/attention_terms.go), and for vectors (kernel/pairs.go), line i of a tile of weights holds elements 2i
-// and 2i+1 of each row. Of each group there are two tiles of rows for each term.
+// In attention (kernel/attention_terms.go), and for vectors (kernel/pairs.go), line i of a tile of weights holds
+// elements 2i and 2i+1 of each row. Each group has two tiles of rows for each term.
 const (
-	TileTerms   = 2       // of F16 weights in prompts, and of their activations
+	TileTerms   = 2       // terms of F16 weights in prompts, and of their activations
 	ActTerms    = 3       // as many as hold a float32
-	WeightTerms = 2       // of keys and values
+	WeightTerms = 2       // terms of keys and values
 	PairTile    = 16 * 64 // bytes
 	ShortPart   = 512     // columns that share a scale, where pairs are of integers of 16 bits
 )
@@ -283,9 +285,9 @@ func NeonPanel(t quant.Type) int {
 	return NeonFirst
 }
 
-// Panels for SMMLA have rows in pairs, 8 bytes of one beside the same of the other; so do activations of two tokens
-// that were arranged for it. Block j's part begins 16·j bytes, of quants 64·j bytes, from these on. Of scales and
-// factors each row has its number twice, where tokens take turns.
+// Panels for SMMLA have rows in pairs: 8 bytes of one row, then the same 8 bytes of the other. Activations of two
+// tokens that were arranged for SMMLA are stored in the same way. Block j's part begins 16·j bytes after these offsets,
+// its quants 64·j bytes. Each row's scales and factors are stored twice, where tokens take turns.
 const (
 	PairScale  = 0    // f32; of tokens theirs
 	PairMin    = 128  // types with minima: f32, of NibbleMinima their unit with the sign turned; of tokens scale·Σ
