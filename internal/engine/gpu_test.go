@@ -319,6 +319,10 @@ func TestExpertUseByRequest(t *testing.T) {
 // sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
 const sameNeurons = 0.01
 
+// streamedText has more tokens than compute.ShortPrompt: shorter prompts are computed as single tokens are, and nothing is
+// sent for them.
+const streamedText = "the quick brown fox jumps over a lazy dog and another one that sleeps near it, while the hen and the cat look at them from a roof"
+
 // TestStreamedPrompts: a prompt with cold neurons that are sent to the GPU gives the same result as without sending,
 // the same bytes every time, and the same counts of neurons.
 func TestStreamedPrompts(t *testing.T) {
@@ -354,7 +358,10 @@ func TestStreamedPrompts(t *testing.T) {
 				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
 				plan := gigabyte(places)
 				plain := openGPU(t, f, o, plan)
-				ids := plain.Tokenizer().Encode("the quick brown fox jumps", true, true)
+				ids := plain.Tokenizer().Encode(streamedText, true, true)
+				if len(ids) < compute.ShortPrompt {
+					t.Fatalf("a prompt of %d tokens is a short one", len(ids))
+				}
 				other := surprises(t, plain.Engine, ids)
 				want := mean(other)
 				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Experts: 9, Bytes: 300 << 10, Pages: 1 << 20}

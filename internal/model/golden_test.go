@@ -71,9 +71,14 @@ func (c *goldenCase) tolerance(kernels string) float64 {
 		return 1e-3
 	case c.Type == "F16", c.Type == "BF16": // kernels that multiply BF16 round weights and activations to eight bits of mantissa
 		return 1e-2
+	case strings.Contains(kernels, "AMX"): // prompts in BF16 tiles lose less than the peer, which rounds activations to eight bits
+		return 2 * eightBits
 	}
-	return 3e-2 // both sides round activations to eight bits, at scales of their own
+	return eightBits
 }
+
+// eightBits is the tolerance where both sides round activations to eight bits, at scales of their own.
+const eightBits = 3e-2
 
 func (c *goldenCase) spec(t *testing.T) synth.Spec {
 	t.Helper()
@@ -143,7 +148,7 @@ func (c *goldenCase) run(t *testing.T) {
 				continue
 			}
 			every := float32(-1e9)
-			if logits, _ := c.evaluate(t, f, kernels, &every, steps); c.difference(logits) < 3*limit {
+			if logits, _ := c.evaluate(t, f, kernels, &every, steps); c.difference(logits) < 3*min(limit, eightBits) {
 				t.Errorf("%s, steps of %d: with every neuron the logits are as near, so that the predicted sets are not tested", name, steps)
 			}
 		}

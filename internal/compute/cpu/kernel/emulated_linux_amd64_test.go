@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/cpu"
@@ -98,6 +100,8 @@ func TestMissingInstructions(t *testing.T) {
 			for _, typ := range append(quantised(), quant.BF16, quant.F16) {
 				prompts(t, s.k, typ)
 			}
+			holdTurn(t, s.k)
+			holdTerms(t, s.k)
 			holdAttentionByTerms(t, s.k, []termCase{{72, 72, 70, 17, 0}, {20, 12, 64, 3, 2}})
 		})
 	}
@@ -167,6 +171,75 @@ func holdTiles(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 			if math.Abs(float64(v)-sum) > allowed*math.Sqrt(a*b) {
 				t.Errorf("%s %v row %d token %d: %g, which is %g off", typ, shape, r, i, v, float64(v)-sum)
 				return
+			}
+		}
+	}
+}
+
+// holdTurn holds the transposition of sums to its definition.
+func holdTurn(t *testing.T, k *Kernels) {
+	t.Helper()
+	const (
+		n, tokens = 2, TileTokens - 3
+		outStride = n*layout.MatrixRows + 5
+		sumStep   = layout.PairTile / 4
+	)
+	rng := testenv.Rand(t)
+	sums := make([]float32, n*sumStep)
+	for i := range sums {
+		sums[i] = float32(rng.NormFloat64())
+	}
+	got, want := make([]float32, tokens*outStride), make([]float32, tokens*outStride)
+	k.unit.turn(&got[0], 4*outStride, &sums[0], 4*sumStep, n, tokens)
+	turnSumsGeneric(want, outStride, sums, sumStep, n, tokens)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: sums are transposed in another way than defined", k.Name)
+	}
+}
+
+// holdTerms holds the products that attention takes, of weights and activations in terms, to their definition, bit for
+// bit.
+func holdTerms(t *testing.T, k *Kernels) {
+	t.Helper()
+	const groups, cols, tokens = 3, 3 * bf16Group, layout.MatrixTokens + 3
+	rng := testenv.Rand(t)
+	random := func(terms int) [][]uint16 {
+		x := make([]float32, cols)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		return splitTerms(x, terms)
+	}
+	tiles := make([]byte, groups*2*layout.PairTile*layout.WeightTerms)
+	var weights, acts [][][]uint16
+	rows, x := [layout.WeightTerms][]uint16{}, []uint16(nil)
+	for range pairRows {
+		w := random(layout.WeightTerms)
+		weights = append(weights, w)
+		for i := range w {
+			rows[i] = append(rows[i], w[i][:cols]...)
+		}
+	}
+	for i := range rows {
+		for half := range 2 {
+			to := &tiles[layout.PairTile*(2*i+half)]
+			k.unit.pairs(to, 2*layout.PairTile*layout.WeightTerms, (*byte)(unsafe.Pointer(&rows[i][half*layout.MatrixRows*cols])), 2*cols, groups)
+		}
+	}
+	for range tokens {
+		a := random(layout.ActTerms)
+		acts = append(acts, a)
+		for _, term := range a {
+			x = append(x, term[:cols]...)
+		}
+	}
+	got := make([]float32, tokens*pairRows)
+	product := k.unit.attention[(tokens-1)/layout.MatrixTokens]
+	product(&tileConfigs[tokens][0], &got[0], 4*pairRows, &tiles[0], groups, (*byte)(unsafe.Pointer(&x[0])), 2*layout.ActTerms*cols, 2*cols, layout.FirstPart)
+	for i := range tokens {
+		for r := range pairRows {
+			if want := dotTermsGeneric(weights[r], acts[i], groups); math.Float32bits(got[i*pairRows+r]) != math.Float32bits(want) {
+				t.Fatalf("%s row %d token %d: %g, its definition has %g", k.Name, r, i, got[i*pairRows+r], want)
 			}
 		}
 	}
