@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the fields of structs into their aliases' comments anew")
 
-// columns is where comments are wrapped.
+// columns is the width of comments.
 const columns = 120
 
 // TestFieldsAreDocumented: go doc shows an alias of a struct of an internal package without its fields, so the alias's

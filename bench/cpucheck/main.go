@@ -48,7 +48,7 @@ func command() *cli.Command {
 	}
 }
 
-// check is what the flags ask for.
+// check holds the values of the flags.
 type check struct {
 	out    string // folder of results
 	models string // folder of models

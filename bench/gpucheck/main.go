@@ -51,7 +51,7 @@ func command() *cli.Command {
 	}
 }
 
-// check is what the flags ask for.
+// check holds the values of the flags.
 type check struct {
 	device string // as vulkan.Options has it
 	info   vulkan.Info

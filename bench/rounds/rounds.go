@@ -43,7 +43,7 @@ func Peers(list []string) ([]Engine, error) {
 // Old is the name of an engine that is an older binary of ours, see Results.Slower.
 const Old = "old"
 
-// Rounds is what is timed.
+// Rounds describes the tests and the engines to time.
 type Rounds struct {
 	Name    string   // the model's name, for progress
 	Model   string   // GGUF file

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// llamaBench is what llama-bench prints, with fields that are not read here.
+// llamaBench is output of llama-bench, with fields that are not read here.
 const llamaBench = `[
   {"build_commit": "8cf427ff", "build_number": 5163, "model_size": 4677120000, "n_threads": 2, "n_prompt": 512, "n_gen": 0, "n_depth": 0,
    "avg_ns": 72135640, "avg_ts": 7100.002165, "stddev_ts": 140.34, "samples_ns": [74601900, 71632900], "samples_ts": [6863.1, 7147.55]},

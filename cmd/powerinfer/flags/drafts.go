@@ -94,9 +94,8 @@ func DraftsBy(c *cli.Command, way string) bool {
 	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
 
-// FindsDraft reports whether a command uses the draft model that it finds beside the model or in the model's
-// repository. It does if no other draft model is named and --spec-type does not rule it out. Commands that only fetch
-// models do, too.
+// FindsDraft reports whether a command uses a draft model that it finds next to the model or in the model's repository. It
+// does if no other draft model is named and --spec-type does not rule it out. Commands that only fetch models do, too.
 func FindsDraft(c *cli.Command) bool {
 	if Has(c, "no-draft") {
 		return !c.Bool("no-draft")

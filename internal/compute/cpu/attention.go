@@ -92,7 +92,7 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 	}
 }
 
-// cacheSlot is where StoreKV writes.
+// cacheSlot is the place in the cache that StoreKV writes to.
 type cacheSlot struct {
 	shape  compute.KVShape
 	tables [][]int32 // the step's sequences

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Packing is what a folder's configuration says of packed matrices. Which matrices are packed shows in the tensors.
+// Packing holds a configuration's settings of packed matrices. The tensors show which matrices are packed.
 type Packing struct {
 	Eights bool  // there are floats or whole numbers of eight bits
 	Block  []int // rows and columns of a block of eights that share a scale; nil: the configuration tells none

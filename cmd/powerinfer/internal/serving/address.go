@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Address is where a server listens.
+// Address is the host and port of a server.
 type Address struct {
 	Host string // name or IP address; one that ends with .sock is a socket in the file system
 	Port int    // 0: any free one

@@ -74,7 +74,7 @@ func (k *Kernels) PromptForm(t quant.Type) Form {
 	return k.Form(t)
 }
 
-// PromptRows is what MatMulPrompt computes rows in multiples of: others take as long as the next multiple.
+// PromptRows is the number of rows that MatMulPrompt computes at a time. Other numbers take as long as the next multiple.
 const PromptRows = pairRows
 
 // MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up
