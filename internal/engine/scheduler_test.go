@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -305,7 +304,6 @@ func TestTwoHundredRequests(t *testing.T) {
 
 func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	const seed = 7
-	before := runtime.NumGoroutine()
 	e, m := openFakeRecurrent(t, 12, slots, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
 	m.takes = 20 * time.Microsecond
 	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
@@ -384,10 +382,7 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	if s := e.sched.kv.NewSequence(); !s.Reserve(12 * compute.PagePositions) {
 		t.Error("not all pages are free again")
 	}
-	e.sched.close(errors.New("closed"))
-	if synctest.Wait(); runtime.NumGoroutine() > before {
-		t.Errorf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
-	}
+	e.sched.close(errors.New("closed")) // The bubble fails if a goroutine of the scheduler stays.
 }
 
 // gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
