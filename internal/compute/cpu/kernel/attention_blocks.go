@@ -63,7 +63,11 @@ func newBlockRoom(s compute.KVShape, room []float32) (r blockRoom, size int) {
 		r.keys, r.keyScales = take(page*s.Key/4), take(page*s.Key/quant.QK)
 	}
 	if s.ValueType.Type().Quantised() {
-		r.values, r.valueScales = take(page*s.Value/4), take(page*s.Value/quant.QK)
+		width := s.Value
+		if s.Within {
+			width = s.Key
+		}
+		r.values, r.valueScales = take(page*width/4), take(page*width/quant.QK)
 		r.weights, r.factors = take(blockMost*s.Value/quant.QK*page/2), take(blockMost*s.Value/quant.QK)
 	}
 	return r, size
@@ -92,9 +96,9 @@ func (w *walk) keyPanels(r rows) {
 	}
 }
 
-// valuePanel arranges the page's values.
+// valuePanel arranges the page's values, or the keys that they are within.
 func (w *walk) valuePanel(r rows) {
-	blocks, bytes := w.value/quant.QK, r.t.RowBytes(r.width)
+	blocks, bytes := r.width/quant.QK, r.t.RowBytes(r.width)
 	_ = r.data[:compute.PagePositions*bytes]
 	w.blocks.scales(&w.room.valueScales[0], &r.data[0], r.t.Type().BlockBytes(), blocks)
 	w.blocks.values(r.t, at[byte](w.room.values, 0), &r.data[0], blocks, (w.positions+1)/2)

@@ -131,3 +131,23 @@ func TestBlockAttentionOfNaN(t *testing.T) {
 		}
 	}
 }
+
+// TestValuesWithinBlocks: values within keys give the bytes of values of their own.
+func TestValuesWithinBlocks(t *testing.T) {
+	rng := testenv.Rand(t)
+	for _, k := range vectors() {
+		for _, typ := range []compute.KVType{compute.KVQ8_0, compute.KVQ4_0} {
+			apart := newSequenceIn(rng, compute.KVShape{Heads: 2, Key: 96, Value: 64, KeyType: typ, ValueType: typ}, 5, 150, 2, 0)
+			for p := range 150 {
+				key, value := apart.row(p)
+				copy(value, key)
+			}
+			within := *apart
+			within.kv.Shape.Within, within.kv.V = true, nil
+			within.kv.Scratch = make([]float32, ScratchLen(within.kv.Shape))
+			if got, want := within.firstChunk(k), apart.firstChunk(k); !slices.Equal(got, want) {
+				t.Errorf("%s %s: other bytes than of values apart from the keys", k.Name, typ)
+			}
+		}
+	}
+}
