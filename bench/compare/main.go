@@ -27,7 +27,6 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/bench/rounds"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/urfave/cli/v3"
@@ -111,7 +110,7 @@ func compare(ctx context.Context, c *cli.Command) error {
 	}
 	if len(all) > 1 {
 		found := hw.Detect()
-		fmt.Printf("%s, %d cores, %s; %d tasks of other programs were running before, and %d after.\n\n%s", found.Name, found.Usable, cpu.Kernels(), busy, hw.BusyTasks(), rounds.Together(list, all))
+		fmt.Printf("%s, %d cores; %d tasks of other programs were running before, and %d after.\n\n%s", found.Name, found.Usable, busy, hw.BusyTasks(), rounds.Together(list, all))
 	}
 	if len(slow) > 0 {
 		return fmt.Errorf("slower than the old binary by more than %g %%: %s", c.Float("within"), strings.Join(slow, "; "))
