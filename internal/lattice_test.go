@@ -104,7 +104,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/gpucheck", "bench/checkup internal/bench internal/modelcost internal/monotime internal/compute internal/compute/hybrid internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
 	{"scripts/bcryptprimitives", ""},
 	{"bench/rounds", "internal/bench internal/gguf"},
-	{"bench/compare", "bench/rounds internal/measure"},
+	{"bench/compare", "bench/rounds internal/hw internal/measure"},
 	{"bench/cpucheck", "bench/checkup bench/rounds internal/compute/cpu/kernel internal/hw internal/measure internal/quant internal/synth"},
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},

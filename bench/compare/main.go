@@ -6,6 +6,8 @@
 //	go run ./bench/compare --ours ./powerinfer --peer llama.cpp=/path/llama-bench --peer "ik -rtr=/path/llama-bench -rtr 1" \
 //	    --model a.gguf --model b.gguf -t 1,2,4 -p 512 -n 64 --rounds 3
 //
+// Several models are put together in one table in the end, with the processor and how busy the machine was.
+//
 // A mode of our own is a peer, too: --peer "dense=/path/powerinfer bench --sparse off".
 //
 // With --old it times two binaries of ours in pairs, test by test, with each of the --flags in turn, and fails where
@@ -25,6 +27,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/bench/rounds"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/urfave/cli/v3"
 )
@@ -75,13 +78,16 @@ func compare(ctx context.Context, c *cli.Command) error {
 		sets = []string{""}
 	}
 	var slow []string
+	var all []rounds.Measured
+	var list []rounds.Engine
+	busy := hw.BusyTasks()
 	for _, model := range c.StringSlice("model") {
 		weights, err := rounds.WeightsOf(model)
 		if err != nil {
 			return err
 		}
 		for _, flags := range sets {
-			list, err := engines(c.String("ours"), c.String("old"), flags, c.StringSlice("peer"))
+			list, err = engines(c.String("ours"), c.String("old"), flags, c.StringSlice("peer"))
 			if err != nil {
 				return err
 			}
@@ -96,10 +102,15 @@ func compare(ctx context.Context, c *cli.Command) error {
 			}
 			fmt.Println(rounds.Table(name, list, got))
 			fmt.Println(rounds.Shares(weights, list, got, read))
+			all = append(all, rounds.Measured{Name: name, Results: got})
 			for _, t := range got.Slower(c.Float("within") / 100) {
 				slow = append(slow, name+", "+t)
 			}
 		}
+	}
+	if len(all) > 1 {
+		found := hw.Detect()
+		fmt.Printf("%s, %d cores; %d tasks of other programs were running before, and %d after.\n\n%s", found.Name, found.Usable, busy, hw.BusyTasks(), rounds.Together(list, all))
 	}
 	if len(slow) > 0 {
 		return fmt.Errorf("slower than the old binary by more than %g %%: %s", c.Float("within"), strings.Join(slow, "; "))

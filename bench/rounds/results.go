@@ -64,17 +64,40 @@ func (r Results) tests() []test {
 
 // Table prints medians with their range and, for each engine after the first, how many times as fast the first is.
 func Table(model string, list []Engine, r Results) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n| test |", model)
+	return fmt.Sprintf("### %s\n\n", model) + header("test", list) + lines("", list, r)
+}
+
+// Measured is what the rounds of one model gave.
+type Measured struct {
+	Name    string
+	Results Results
+}
+
+// Together prints one table of several models.
+func Together(list []Engine, models []Measured) string {
+	s := header("model, test", list)
+	for _, m := range models {
+		s += lines(m.Name+", ", list, m.Results)
+	}
+	return s
+}
+
+func header(first string, list []Engine) string {
+	s := fmt.Sprintf("| %s |", first)
 	for _, e := range list {
-		fmt.Fprintf(&b, " %s |", e.Name)
+		s += fmt.Sprintf(" %s |", e.Name)
 	}
 	for _, e := range list[1:] {
-		fmt.Fprintf(&b, " %s / %s |", list[0].Name, e.Name)
+		s += fmt.Sprintf(" %s / %s |", list[0].Name, e.Name)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", 2*len(list)-1) + "\n")
+	return s + "\n|---|" + strings.Repeat("---|", 2*len(list)-1) + "\n"
+}
+
+// lines prints a line for each test. Its name follows prefix.
+func lines(prefix string, list []Engine, r Results) string {
+	var b strings.Builder
 	for _, t := range r.tests() {
-		fmt.Fprintf(&b, "| %s |", t)
+		fmt.Fprintf(&b, "| %s%s |", prefix, t)
 		for _, e := range list {
 			b.WriteString(" " + spread(r[t][e.Name], 1, "") + " |")
 		}

@@ -81,6 +81,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestTogether: several models are in one table, in the order in which they were measured.
+func TestTogether(t *testing.T) {
+	list := []Engine{{Name: "ours"}, {Name: "peer"}}
+	r := func(ours, peer float64) Results {
+		return Results{{threads: 1, gen: 8}: {"ours": {ours}, "peer": {peer}}}
+	}
+	want := `| model, test | ours | peer | ours / peer |
+|---|---|---|---|
+| b.gguf, tg8, 1 thread | 6.0 (6.0–6.0) | 4.0 (4.0–4.0) | 1.50 (1.50–1.50) |
+| a.gguf, tg8, 1 thread | 2.0 (2.0–2.0) | 4.0 (4.0–4.0) | 0.50 (0.50–0.50) |
+`
+	if got := Together(list, []Measured{{"b.gguf", r(6, 4)}, {"a.gguf", r(2, 4)}}); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 // TestRatiosWithinRounds: a ratio is taken within rounds, not between medians. Here the machine is twice as fast in the
 // second of three rounds.
 func TestRatiosWithinRounds(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -15,55 +14,6 @@ func decodes() {
 		VPMOVSXBD(at(src, 2+8*i), y)
 	})
 	decodeNibbles()
-	decodeWide("Q8_0", 34, func(src reg.Register, scale reg.VecVirtual) [2]reg.VecVirtual {
-		lo, hi := ZMM(), ZMM()
-		VPMOVSXBD(at(src, 2), lo)
-		VPMOVSXBD(at(src, 18), hi)
-		for _, v := range []reg.VecVirtual{lo, hi} {
-			VCVTDQ2PS(v, v)
-			VMULPS(scale, v, v)
-		}
-		return [2]reg.VecVirtual{lo, hi}
-	})
-	decodeWide("Q4_0", 18, func(src reg.Register, scale reg.VecVirtual) [2]reg.VecVirtual {
-		all, lo, hi := ZMM(), ZMM(), ZMM()
-		VMULPS(nibbles(), scale, all)
-		VPMOVZXBD(at(src, 2), lo)
-		VPSRLD(Imm(4), lo, hi)
-		VPERMPS(all, lo, lo) // the lowest four bits count
-		VPERMPS(all, hi, hi)
-		return [2]reg.VecVirtual{lo, hi}
-	})
-}
-
-// nibbles is the values of Q4_0's nibbles, without the scale.
-func nibbles() Mem {
-	m := GLOBL("nibbles", RODATA|NOPTR)
-	for i := range 16 {
-		DATA(4*i, U32(math.Float32bits(float32(i-8))))
-	}
-	return m
-}
-
-// decodeWide is decodeBlocks in 512-bit vectors: on Zen 4 it takes two thirds of the time. load returns a block's
-// elements.
-func decodeWide(name string, bytes int, load func(src reg.Register, scale reg.VecVirtual) [2]reg.VecVirtual) {
-	function("decode"+name+"AVX512", "func(dst *float32, src, ahead *byte, blocks int)",
-		fmt.Sprintf("writes the elements of blocks of %s. Scalar twin: quant.Decode.", name))
-	dst, src, ahead, blocks := pointer("dst"), pointer("src"), pointer("ahead"), pointer("blocks")
-	Label("blocks")
-	prefetch(ahead, bytes)
-	scale := ZMM()
-	VPBROADCASTW(at(src, 0), scale.AsY())
-	VCVTPH2PS(scale.AsY(), scale)
-	for i, v := range load(src, scale) {
-		VMOVUPS(v, at(dst, 64*i))
-	}
-	ADDQ(U32(uint32(bytes)), src)
-	ADDQ(U32(128), dst)
-	DECQ(blocks)
-	JNZ(LabelRef("blocks"))
-	end()
 }
 
 // decodeBlocks emits the decoding of blocks of 32 elements that begin with a half, the scale. load brings eight

@@ -21,6 +21,7 @@ func main() {
 	norms()
 	rotations()
 	attention()
+	blocks()
 	scan()
 	delta()
 	Generate()

@@ -200,11 +200,19 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 }
 
 // attended bounds attention over some hundred positions with keys and values that the script does not keep.
-func (s *stage) attended() bound {
+func (s *stage) attended(types cacheTypes) bound {
 	if s.halves {
 		return ofRow(roughAttention)
 	}
-	return ofRow(attentionTolerance)
+	return ofRow(types.tolerance())
+}
+
+// tolerance returns the share of a row's largest magnitude that attention may cost.
+func (t cacheTypes) tolerance() float64 {
+	if t.key.Type().Quantised() || t.value.Type().Quantised() {
+		return blockTolerance
+	}
+	return attentionTolerance
 }
 
 // kind holds the parameters of a script's attention other than the usual scale.
@@ -236,7 +244,7 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 	}
 	s.params.Pages = conversations()
 	queries := s.normal(s.all * nk * h.group)
-	tolerance := attentionTolerance
+	tolerance := h.types.tolerance()
 	if kind.sharpness != 0 {
 		tolerance = peakedTolerance
 		for i := range queries {
@@ -379,7 +387,7 @@ func playFar(s *stage, h heads) {
 		verbs.StoreKV(c, 0, k, v)
 		verbs.Attend(out, q, c, 0, compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Later: true})
 	})
-	s.keep("attention", out, s.attended())
+	s.keep("attention", out, s.attended(halves()))
 }
 
 // peakedScript has scores hundreds apart: the exponentials are finite only if the maximum is subtracted.
@@ -497,7 +505,7 @@ func copyPageScript() script {
 		for layer := range c.Layers {
 			out := s.output(n * h.group)
 			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, compute.Attention{Scale: 0.125}) })
-			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended())
+			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended(h.types))
 		}
 	}}
 }
@@ -533,7 +541,7 @@ func nearPagesScript() script {
 			}
 			out := s.output(256)
 			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, how) })
-			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended())
+			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended(halves()))
 		}
 	}}
 }
@@ -570,7 +578,7 @@ func movePageScript(n, w cacheTypes) script {
 			l := c.Layers[layer]
 			q, out := s.input(2*l.Heads*l.Key, s.normal(2*l.Heads*l.Key)), s.output(2*l.Heads*l.Value)
 			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, compute.Attention{Scale: 0.125}) })
-			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended())
+			s.keep(fmt.Sprintf("layer %d", layer), out, s.attended(cacheTypes{l.KeyType, l.ValueType}))
 		}
 	}}
 }

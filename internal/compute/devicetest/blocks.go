@@ -126,7 +126,7 @@ func playBlocks(s *stage, c blockCase, places []token) {
 			bounds[i] = compressTolerance * 5 // values are about 1, and hardly any is above 5
 		}
 	})
-	s.keep("attended", out, s.attended())
+	s.keep("attended", out, s.attended(halves()))
 }
 
 func compress(c *compute.Cache, out compute.Tensor, bias *compute.Vector, of *blockCase) compute.Compress {

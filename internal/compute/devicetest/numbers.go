@@ -47,6 +47,8 @@ const (
 	// roughAttention bounds the error that halves of queries and exponentials cause in normal numbers: 2^-11 of a score, which is
 	// some units, and of the share of each of some positions.
 	roughAttention = 4e-3
+	// blockTolerance is the share that integers of 16 bits may cost, where keys or values are stored in blocks of integers.
+	blockTolerance = 2e-4
 	// recurrentTolerance is the share of a row's largest magnitude that float32 sums, exponentials of decays and states
 	// rounded after each position may cost over some tens of positions.
 	recurrentTolerance = 2e-5

@@ -99,6 +99,6 @@ func attendTo(s *stage, h heads, seen compute.Seen) {
 		{Scale: 0.1, SoftCap: 2, Sinks: sinks, Seen: seen},
 	} {
 		s.run(func(v compute.Verbs) { v.Attend(out, q, c.cache, conversationLayer, how) })
-		s.keep(fmt.Sprintf("attention of %s", h), out, s.attended())
+		s.keep(fmt.Sprintf("attention of %s", h), out, s.attended(h.types))
 	}
 }

@@ -51,17 +51,18 @@ func GatherLen(s compute.KVShape) int {
 	return compute.PagePositions * n
 }
 
-// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a decoded page of
-// one head.
+// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a page of one head
+// in the form that kernels read.
 func ScratchLen(s compute.KVShape) int {
-	n := scoresLen
+	n := 0
 	if s.KeyType.Type().Quantised() {
 		n += compute.PagePositions * s.Key
 	}
 	if s.ValueType.Type().Quantised() && !s.Within {
 		n += compute.PagePositions * s.Value
 	}
-	return n
+	_, blocks := newBlockRoom(s, nil)
+	return scoresLen + max(n, blocks)
 }
 
 // gathered returns keys and values of the first n picks of the i-th page of picks, in the form of page.
@@ -162,13 +163,13 @@ type attention int
 const (
 	scalarAttention attention = iota // the definition
 	vectorAttention                  // widths are multiples of 8
-	wideAttention                    // and pages are decoded, and tiles of maxTile queries computed, in 512-bit vectors
+	wideAttention                    // and tiles of maxTile queries are computed in 512-bit vectors
 )
 
 const maxTile = 6
 
 // scoresLen is the number of a tile's scores.
-const scoresLen = maxTile * compute.PagePositions
+const scoresLen = blockMost * compute.PagePositions
 
 // AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax scale, over chunk
 // number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads of a
@@ -185,6 +186,17 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how
 	if w.key%8 != 0 || w.value%8 != 0 {
 		w.kernels = scalarAttention
 	}
+	most := len(out.Max)
+	if v.blocks != nil && w.value%quant.QK == 0 {
+		w.keyBlocks, w.valueBlocks = kv.Shape.KeyType.Type().Quantised(), kv.Shape.ValueType.Type().Quantised()
+	}
+	if w.keyBlocks || w.valueBlocks {
+		w.blocks = v.blocks
+		w.room, _ = newBlockRoom(kv.Shape, kv.Scratch[scoresLen:])
+	}
+	if w.keyBlocks {
+		most = blockQueries
+	}
 	begin, last := int(spans[0].From), 0
 	for _, s := range spans {
 		begin, last = min(begin, int(s.From)), max(last, int(s.To))
@@ -192,13 +204,26 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how
 	first := chunk * ChunkPositions
 	last = min(last, first+ChunkPositions)
 	first = max(first, begin/compute.PagePositions*compute.PagePositions)
+	for i := 0; i < len(out.Max); i += most {
+		w.pages(kv, i, min(i+most, len(out.Max)), first, last)
+	}
+}
+
+// pages adds positions [first, last) to queries [i, end).
+func (w *walk) pages(kv *KV, i, end, first, last int) {
+	if w.keyBlocks {
+		w.roundQueries(i, end)
+	}
 	for ; first < last; first += compute.PagePositions {
 		w.first = first
 		w.load(kv, first/compute.PagePositions, min(last-first, compute.PagePositions))
-		for i := 0; i < len(out.Max); {
-			n := tileOf(len(out.Max) - i)
-			w.tile(i, n)
-			i += n
+		for at := i; at < end; {
+			n := tileOf(end - at)
+			if w.keyBlocks || w.valueBlocks {
+				n = blockTileOf(end - at)
+			}
+			w.tile(at, n)
+			at += n
 		}
 	}
 }
@@ -231,8 +256,13 @@ type walk struct {
 	keys      rows      // [PagePositions, key]
 	raw       rows      // the values in the cache's form
 	values    rows      // [PagePositions, value] as kernels read them; none before a tile has its scores
-	scores    []float32 // [maxTile, PagePositions]
+	scores    []float32 // [blockMost, PagePositions]
 	scratch   []float32 // for decoded rows
+
+	blocks                 *blockKernels
+	keyBlocks, valueBlocks bool // keys, or values, are multiplied in integers
+	room                   blockRoom
+	rounded                int // the first query in room.queries
 }
 
 // load makes page number i of the sequence the walk's page. The walk reads its first positions.
@@ -248,13 +278,22 @@ func (w *walk) load(kv *KV, i, positions int) {
 		next, _ = kv.page(i + 1)
 	}
 	w.positions, w.scratch = positions, kv.Scratch[scoresLen:]
+	keys, values := rows{t: kv.Shape.KeyType, data: k, width: w.key, ahead: v}, rows{t: kv.Shape.ValueType, data: v, width: w.value, ahead: next}
 	if kv.Shape.Within {
-		w.keys = w.readable(rows{t: kv.Shape.KeyType, data: k, width: w.key, ahead: next})
-		w.values = w.keys
-		return
+		keys.ahead, values.width = next, w.key
 	}
-	w.keys = w.readable(rows{t: kv.Shape.KeyType, data: k, width: w.key, ahead: v})
-	w.raw, w.values = rows{t: kv.Shape.ValueType, data: v, width: w.value, ahead: next}, rows{}
+	w.values = rows{}
+	switch {
+	case w.keyBlocks:
+		w.keyPanels(keys)
+		w.keys = keys
+	case kv.Shape.Within:
+		w.keys = w.readable(keys)
+		w.values = w.keys
+	default:
+		w.keys = w.readable(keys)
+	}
+	w.raw = values
 }
 
 // readable returns r in a form that kernels read. If r must be decoded, it decodes into scratch and prefetches r.ahead
@@ -274,7 +313,7 @@ func (w *walk) readable(r rows) rows {
 // tile adds the page to queries i…i+n.
 func (w *walk) tile(i, n int) {
 	const page = compute.PagePositions
-	var from, to [maxTile]int        // the positions of this page that each query attends to
+	var from, to [blockMost]int      // the positions of this page that each query attends to
 	begin, least, most := 0, page, 0 // all attend to [begin, least), and none from most on
 	for t := range n {
 		s := w.spans[(i+t)/w.group]
@@ -286,14 +325,22 @@ func (w *walk) tile(i, n int) {
 		return
 	}
 	s := w.scores
-	w.kernels.scores(s, w.q[i*w.key:], w.keys, n, most, w.key)
+	w.score(i, n, most)
 	if w.values.data == nil {
-		w.values = w.readable(w.raw)
+		w.values = w.readableValues()
 	}
 	for t := range n {
 		if from[t] < to[t] {
 			w.weigh(i+t, s[t*page:][:page], from[t], to[t])
 		}
+	}
+	if w.valueBlocks {
+		for t := range n {
+			clear(s[t*page:][:from[t]])
+			clear(s[t*page:][to[t]:page])
+		}
+		w.addBlocks(i, n, most)
+		return
 	}
 	// What only some see is added one query at a time: a later token's values never meet an earlier one's sum, not even
 	// times 0.
@@ -307,10 +354,36 @@ func (w *walk) tile(i, n int) {
 	if !together {
 		return
 	}
-	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin), n, least-begin, w.value)
+	for t := 0; t < n; {
+		m := tileOf(n - t)
+		w.kernels.accumulate(w.out.Acc[(i+t)*w.value:], s[t*page+begin:], w.values.from(begin), m, least-begin, w.value)
+		t += m
+	}
 	for t := range n {
 		w.add(i+t, s[t*page:][:page], least, to[t])
 	}
+}
+
+// score writes the scores of queries i…i+n with the page's first keys.
+func (w *walk) score(i, n, keys int) {
+	if w.keyBlocks {
+		w.scoreBlocks(i, n, keys)
+		return
+	}
+	for t := 0; t < n; {
+		m := tileOf(n - t)
+		w.kernels.scores(w.scores[t*compute.PagePositions:], w.q[(i+t)*w.key:], w.keys, m, keys, w.key)
+		t += m
+	}
+}
+
+// readableValues returns the page's values in a form that kernels read.
+func (w *walk) readableValues() rows {
+	if w.valueBlocks {
+		w.valuePanel(w.raw)
+		return w.raw
+	}
+	return w.readable(w.raw)
 }
 
 // add adds the page's values [from, to), times their weights, to query i's sum. s [PagePositions]

@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // attentionTiles holds the kernels of tiles by compute.KVType.
 var attentionTiles = [...]tileKernels{
@@ -31,18 +35,40 @@ var attentionTiles = [...]tileKernels{
 
 func softmaxTile(s *float32, n int, old float32) (m, sum float32) { return softmaxAVX2(s, n, old) }
 
-func (a attention) decodeQ8_0(dst *float32, src, ahead *byte, blocks int) {
-	if a == wideAttention {
-		decodeQ8_0AVX512(dst, src, ahead, blocks)
-	} else {
-		decodeQ8_0AVX2(dst, src, ahead, blocks)
-	}
+func (attention) decodeQ8_0(dst *float32, src, ahead *byte, blocks int) {
+	decodeQ8_0AVX2(dst, src, ahead, blocks)
 }
 
-func (a attention) decodeQ4_0(dst *float32, src, ahead *byte, blocks int) {
-	if a == wideAttention {
-		decodeQ4_0AVX512(dst, src, ahead, blocks)
-	} else {
-		decodeQ4_0AVX2(dst, src, ahead, blocks)
+func (attention) decodeQ4_0(dst *float32, src, ahead *byte, blocks int) {
+	decodeQ4_0AVX2(dst, src, ahead, blocks)
+}
+
+// blockVectors are the kernels of attention in integers by VPDPWSSD.
+func blockVectors() *blockKernels {
+	return &blockKernels{
+		round: func(dst *int16, x *float32, blocks int) float32 {
+			from := (*byte)(unsafe.Pointer(x))
+			factor, scale := queryFactor(sizeF32Shorts(from, uintptr(blocks)))
+			shortsF32((*byte)(unsafe.Pointer(dst)), from, factor, uintptr(blocks))
+			return scale
+		},
+		scales: blockScalesAVX512,
+		keys: func(t compute.KVType, dst, src *byte, blocks int) {
+			if t == compute.KVQ8_0 {
+				keysQ8_0AVX512(dst, src, blocks)
+			} else {
+				keysQ4_0AVX512(dst, src, blocks)
+			}
+		},
+		values: func(t compute.KVType, dst, src *byte, blocks, pairs int) {
+			if t == compute.KVQ8_0 {
+				valuesQ8_0AVX512(dst, src, blocks, pairs)
+			} else {
+				valuesQ4_0AVX512(dst, src, blocks, pairs)
+			}
+		},
+		weigh: weighBlocksAVX512,
+		score: [...]func(s *float32, q *int16, factors *float32, panel *byte, scales *float32, blocks, keys int, ahead *byte, step int){1: scoreBlocks1AVX512, 2: scoreBlocks2AVX512, 4: scoreBlocks4AVX512, 8: scoreBlocks8AVX512},
+		add:   [...]func(acc *float32, w *int16, factors *float32, panel *byte, blocks, pairs int, ahead *byte, step int){1: addBlocks1AVX512, 2: addBlocks2AVX512, 4: addBlocks4AVX512, 8: addBlocks8AVX512},
 	}
 }

@@ -33,9 +33,18 @@ func BenchmarkAttention(b *testing.B) {
 			headDim, group, positions, tokens int
 			t                                 compute.KVType
 		}{
+			{64, 8, 256, 1, compute.KVQ8_0},
+			{128, 1, 256, 1, compute.KVQ8_0},
+			{128, 4, 256, 1, compute.KVQ8_0},
+			{128, 8, 256, 1, compute.KVQ8_0},
+			{128, 8, 256, 1, compute.KVQ4_0},
+			{64, 8, 1 << 17, 1, compute.KVQ8_0},
+			{128, 1, 1 << 17, 1, compute.KVQ8_0},
 			{128, 4, 1 << 17, 1, compute.KVQ8_0},
 			{128, 4, 1 << 17, 1, compute.KVQ4_0},
-			{128, 1, 1 << 17, 1, compute.KVQ8_0},
+			{128, 8, 1 << 17, 1, compute.KVQ8_0},
+			{128, 8, 1 << 17, 1, compute.KVQ4_0},
+			{64, 8, 256, 1, compute.KVF16},
 			{128, 4, 1 << 17, 1, compute.KVBF16},
 			{128, 4, 512, 12, compute.KVQ8_0},
 			{128, 1, 256, 1, compute.KVF16},

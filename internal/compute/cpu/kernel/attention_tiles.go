@@ -80,8 +80,6 @@ func (a attention) direct(t compute.KVType, value, queries int) bool {
 		return true
 	case a == scalarAttention || value%quant.QK != 0:
 		return false
-	case a == wideAttention && t == compute.KVQ4_0:
-		return queries <= 2
 	}
 	return queries <= maxTile // in one tile an element is decoded once
 }

@@ -149,7 +149,7 @@ func unpackersAVX2(types *[quant.Limit]tiles) (all [quant.Limit]unpacker) {
 func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
-	k.attention = wideAttention
+	k.attention, k.blocks = wideAttention, blockVectors()
 	k.adders[quant.Q4_0].group, k.adders[quant.Q8_0].group = addGroupQ40VNNI, addGroupQ80VNNI
 	k.types[quant.Q4_0] = tiles{
 		block: block{4, 4, fewQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},

@@ -53,6 +53,7 @@ type Vector struct {
 	Rotate func(x []float32, headDim int, cos, sin []float32, style compute.RopeStyle)
 
 	attention attention
+	blocks    *blockKernels // nil: types with blocks are read as floats
 }
 
 func genericVector() Vector {

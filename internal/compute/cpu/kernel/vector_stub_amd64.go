@@ -452,15 +452,75 @@ func decodeQ8_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
 //go:noescape
 func decodeQ4_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
 
-// decodeQ8_0AVX512 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
+// blockScalesAVX512 writes the scales of 64 rows of blocks: of the first block those of all rows, and so on. Scalar twin: blockScales.
 //
 //go:noescape
-func decodeQ8_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
+func blockScalesAVX512(dst *float32, src *byte, blockBytes int, blocks int)
 
-// decodeQ4_0AVX512 writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.
+// keysQ8_0AVX512 writes the integers of 16 keys in Q8_0 as a panel: of each block, pairs of elements of all keys. Scalar twin: keyPanel.
 //
 //go:noescape
-func decodeQ4_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
+func keysQ8_0AVX512(dst *byte, src *byte, blocks int)
+
+// valuesQ8_0AVX512 writes the integers of pairs of values in Q8_0 as a panel: of each block, elements of both values of all pairs. Scalar twin: valuePanel.
+//
+//go:noescape
+func valuesQ8_0AVX512(dst *byte, src *byte, blocks int, pairs int)
+
+// keysQ4_0AVX512 writes the integers of 16 keys in Q4_0 as a panel: of each block, pairs of elements of all keys. Scalar twin: keyPanel.
+//
+//go:noescape
+func keysQ4_0AVX512(dst *byte, src *byte, blocks int)
+
+// valuesQ4_0AVX512 writes the integers of pairs of values in Q4_0 as a panel: of each block, elements of both values of all pairs. Scalar twin: valuePanel.
+//
+//go:noescape
+func valuesQ4_0AVX512(dst *byte, src *byte, blocks int, pairs int)
+
+// scoreBlocks1AVX512 computes the scores of 1 queries with keys in a panel; keys are rounded up to a multiple of 64. Scalar twin: scoreBlocks.
+//
+//go:noescape
+func scoreBlocks1AVX512(s *float32, q *int16, factors *float32, panel *byte, scales *float32, blocks int, keys int, ahead *byte, step int)
+
+// scoreBlocks2AVX512 computes the scores of 2 queries with keys in a panel; keys are rounded up to a multiple of 64. Scalar twin: scoreBlocks.
+//
+//go:noescape
+func scoreBlocks2AVX512(s *float32, q *int16, factors *float32, panel *byte, scales *float32, blocks int, keys int, ahead *byte, step int)
+
+// scoreBlocks4AVX512 computes the scores of 4 queries with keys in a panel; keys are rounded up to a multiple of 32. Scalar twin: scoreBlocks.
+//
+//go:noescape
+func scoreBlocks4AVX512(s *float32, q *int16, factors *float32, panel *byte, scales *float32, blocks int, keys int, ahead *byte, step int)
+
+// scoreBlocks8AVX512 computes the scores of 8 queries with keys in a panel; keys are rounded up to a multiple of 16. Scalar twin: scoreBlocks.
+//
+//go:noescape
+func scoreBlocks8AVX512(s *float32, q *int16, factors *float32, panel *byte, scales *float32, blocks int, keys int, ahead *byte, step int)
+
+// weighBlocksAVX512 writes 64 weights times the scales of each block of values as integers of 16 bits, and what these are multiplied with. Scalar twin: weighBlocks.
+//
+//go:noescape
+func weighBlocksAVX512(w *int16, factors *float32, p *float32, scales *float32, blocks int)
+
+// addBlocks1AVX512 adds a page's weighted values to the sums of 1 queries; pairs of positions are rounded up to a multiple of 4. Scalar twin: addBlocks.
+//
+//go:noescape
+func addBlocks1AVX512(acc *float32, w *int16, factors *float32, panel *byte, blocks int, pairs int, ahead *byte, step int)
+
+// addBlocks2AVX512 adds a page's weighted values to the sums of 2 queries; pairs of positions are rounded up to a multiple of 4. Scalar twin: addBlocks.
+//
+//go:noescape
+func addBlocks2AVX512(acc *float32, w *int16, factors *float32, panel *byte, blocks int, pairs int, ahead *byte, step int)
+
+// addBlocks4AVX512 adds a page's weighted values to the sums of 4 queries; pairs of positions are rounded up to a multiple of 4. Scalar twin: addBlocks.
+//
+//go:noescape
+func addBlocks4AVX512(acc *float32, w *int16, factors *float32, panel *byte, blocks int, pairs int, ahead *byte, step int)
+
+// addBlocks8AVX512 adds a page's weighted values to the sums of 8 queries; pairs of positions are rounded up to a multiple of 4. Scalar twin: addBlocks.
+//
+//go:noescape
+func addBlocks8AVX512(acc *float32, w *int16, factors *float32, panel *byte, blocks int, pairs int, ahead *byte, step int)
 
 // scanAVX2 is a position of a state space's head; rows is a multiple of 4, n of 8. Scalar twin: scan.
 //

@@ -12,10 +12,10 @@ import (
 // fewer, and keeps to the number that took less time. Later it tries one thread more in the same way. Which threads
 // compute changes no result, since the chunks are the same.
 const (
-	// Regions that a thread without a core held up are counted, and one is taken off the count every alarmEvery. At
-	// alarmLimit a trial begins.
-	alarmLimit = 8
-	alarmEvery = 50 * time.Millisecond
+	// The time for which threads without a core held up regions is added up, and a share of the time that passes is taken
+	// off it. At alarmLimit a trial begins. A process of the lowest priority takes 2 % of a core and is below that share.
+	alarmLimit = 20 * time.Millisecond
+	alarmShare = 20
 	// A trial consists of trialTurns turns, which alternate between the chosen number of threads and the other one. A
 	// turn lasts for at least trialTime and at least trialRegions regions, which are those of several layers.
 	trialTurns   = 4
@@ -38,7 +38,7 @@ type width struct {
 	kind    int                  // of the regions, see Begin; 0: all threads take part
 	now     func() time.Duration // the clock
 
-	alarms float64       // regions that were held up, less one every alarmEvery
+	alarms time.Duration // for which regions were held up, less one alarmShare-th of the time that has passed
 	alarm  time.Duration // when alarms was last brought up to date
 	retry  time.Duration // no trial begins before
 	pause  time.Duration // from the last trial to retry
@@ -54,8 +54,8 @@ type width struct {
 	yielded atomic.Int64 // see Pool.Yielded [ns]
 
 	_         line
-	heldUp    atomic.Bool // a thread has waited for the region's end in vain
-	preempted atomic.Bool // a thread that finished a chunk after that had been taken off its core
+	heldUp    atomic.Int64 // when a thread had waited for the region's end in vain [ns]; 0: none has
+	preempted atomic.Bool  // a thread that finished a chunk after that had been taken off its core
 	_         line
 	counts    []int64 // [threads] what preempted remembers of each
 }
@@ -110,9 +110,9 @@ func (w *width) open() (wider bool) {
 	return false
 }
 
-// forget takes one off alarms for every alarmEvery that has passed.
+// forget takes the share of the time that has passed off alarms.
 func (w *width) forget(now time.Duration) {
-	w.alarms = max(0, w.alarms-float64(now-w.alarm)/float64(alarmEvery))
+	w.alarms = max(0, w.alarms-(now-w.alarm)/alarmShare)
 	w.alarm = now
 }
 
@@ -150,11 +150,11 @@ func (w *width) end(now time.Duration) {
 }
 
 // wait notes that a thread waited for the region's end for longer than it spins.
-func (w *width) wait() { w.heldUp.Store(true) }
+func (w *width) wait() { w.heldUp.CompareAndSwap(0, max(1, int64(w.now()))) }
 
 // finish looks, when a worker finished a chunk that others wait for, whether it was taken off its core.
 func (w *width) finish(worker int) {
-	if w.heldUp.Load() && preempted(&w.counts[worker]) {
+	if w.heldUp.Load() > 0 && preempted(&w.counts[worker]) {
 		w.preempted.Store(true)
 	}
 }
@@ -169,12 +169,13 @@ func (w *width) close() {
 		}
 		w.yielded.Add(int64(took) * int64(w.most-threads))
 	}
-	if !w.heldUp.Load() {
+	since := w.heldUp.Swap(0)
+	if since == 0 {
 		return
 	}
-	w.heldUp.Store(false)
 	if w.preempted.Swap(false) && w.kind != 0 {
-		w.forget(w.now())
-		w.alarms++
+		now := w.now()
+		w.forget(now)
+		w.alarms += now - time.Duration(since)
 	}
 }
