@@ -7,19 +7,17 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
-
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
 // exps are the constants of exp32 in activation.go: the polynomial's, from the highest power on.
 var exps = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
 
-// weighTerms emits what turns scores into weights and writes these as terms.
-func weighTerms() {
-	TEXT("weighTermsAMX", NOSPLIT, "func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)")
+// weighTerms emits what turns scores into weights and writes these as that many terms.
+func weighTerms(name string, terms int) {
+	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("weighTermsAMX writes e^(s-m) of n groups of 32 scores as %d terms of BF16, which lie term bytes apart, and returns their sum. "+
-		"Scalar twins: exp32 in activation.go, splitGeneric in terms.go.", layout.ActTerms))
+	Doc(fmt.Sprintf("%s writes e^(s-m) of n groups of 32 scores as %d terms of BF16, which lie term bytes apart, and returns their sum. "+
+		"Scalar twins: exp32 in activation.go, splitGeneric in terms.go.", name, terms))
 	k := &tile{isa: "BF16", wide: true}
 	dst, term := Load(Param("dst"), GP64()), Load(Param("term"), GP64())
 	s, n := Load(Param("s"), GP64()), Load(Param("n"), GP64())
@@ -72,10 +70,10 @@ func weighTerms() {
 	}
 	ADDQ(U32(128), s)
 	MOVQ(dst, to)
-	for t := range layout.ActTerms {
+	for t := range terms {
 		toBF16(x[0], x[1], rounded)
 		VMOVDQU32(rounded, Mem{Base: to})
-		if t == layout.ActTerms-1 {
+		if t == terms-1 {
 			break
 		}
 		ADDQ(term, to)

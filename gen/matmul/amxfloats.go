@@ -18,12 +18,13 @@ import (
 // termForm is which terms of weights are multiplied with which of activations, in this order.
 type termForm struct {
 	name     string
-	weights  int
+	acts     int      // terms of activations
 	products [][2]int // term of weights, term of activations
 }
 
 var termForms = []termForm{
-	{"Terms", 2, [][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}},
+	{"Two", 2, [][2]int{{1, 0}, {0, 0}, {0, 1}}},
+	{"Three", 3, [][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}},
 }
 
 func amxFloats() {
@@ -31,11 +32,11 @@ func amxFloats() {
 		for tokens := 1; tokens <= 2; tokens++ {
 			termForms[i].product(tokens)
 		}
+		splitFloats("split"+termForms[i].name, termForms[i].acts)
+		weighTerms("weigh"+termForms[i].name+"AMX", termForms[i].acts)
 	}
 	fillPairs()
-	splitFloats("splitThree", layout.ActTerms)
-	splitFloats("splitTwo", layout.TileTerms)
-	weighTerms()
+	zipPairs()
 }
 
 // Tiles 0 to 3 hold sums, of the tokens' tile and the rows' tile i at 2·tokens+i; 4 and 5 activations, 6 and 7 weights.
@@ -69,11 +70,10 @@ func (f *termForm) product(tokens int) {
 		next(out[0], outStride, out[1])
 		next(acts[0][0], stride, acts[1][0])
 	}
-	if len(f.products) > 1 {
-		Load(Param("term"), reg.RDX)
-		for t := range tokens {
-			LEAQ(Mem{Base: acts[t][0], Index: reg.RDX, Scale: 1}, acts[t][1])
-			LEAQ(Mem{Base: acts[t][0], Index: reg.RDX, Scale: 2}, acts[t][2])
+	Load(Param("term"), reg.RDX)
+	for t := range tokens {
+		for i := 1; i < f.acts; i++ {
+			LEAQ(Mem{Base: acts[t][0], Index: reg.RDX, Scale: uint8(i)}, acts[t][i])
 		}
 	}
 	MOVQ(U32(lineBytes), line)
@@ -96,28 +96,27 @@ func (f *termForm) product(tokens int) {
 	sums(func(sum, t, r int) { tileMemory("TILELOADD", sum, r*lineBytes, out[t], outStride) })
 
 	Label("group")
-	loaded := -1 // term of weights
+	loaded := [2]int{-1, -1} // terms of weights and of activations
 	for _, p := range f.products {
-		if p[0] != loaded {
+		if p[0] != loaded[0] {
 			for r := range 2 {
 				tileMemory("TILELOADD", tileWeights+r, layout.PairTile*(2*p[0]+r), tile, line)
 			}
-			loaded = p[0]
 		}
-		for t := range tokens {
-			tileMemory("TILELOADD", tileActs+t, 0, acts[t][p[1]], stride)
+		if p[1] != loaded[1] {
+			for t := range tokens {
+				tileMemory("TILELOADD", tileActs+t, 0, acts[t][p[1]], stride)
+			}
 		}
+		loaded = p
 		sums(func(sum, t, r int) {
 			tileBytes(fmt.Sprintf("TDPBF16PS TMM%d, TMM%d, TMM%d", tileWeights+r, tileActs+t, sum), 0xc4, 0xe2, byte(^(tileWeights+r)&15)<<3|2, 0x5c, byte(0xc0|sum<<3|tileActs+t))
 		})
 	}
-	ADDQ(U32(uint32(2*layout.PairTile*f.weights)), tile)
+	ADDQ(U32(uint32(2*layout.PairTile*layout.WeightTerms)), tile)
 	for t := range tokens {
-		for _, p := range acts[t] {
+		for _, p := range acts[t][:f.acts] {
 			ADDQ(U32(lineBytes), p)
-			if len(f.products) == 1 {
-				break
-			}
 		}
 	}
 	DECQ(left)
@@ -172,6 +171,32 @@ func fillPairs() {
 		}
 	}
 	ADDQ(U8(64), w)
+	ADDQ(step, dst)
+	DECQ(n)
+	JNZ(LabelRef("group"))
+	VZEROUPPER()
+	RET()
+}
+
+// zipPairs emits what makes a line of tiles of two rows, of their pairs: the elements at the same place.
+func zipPairs() {
+	name := "zipPairsAMX"
+	TEXT(name, NOSPLIT, "func(dst *byte, step uintptr, even *byte, odd *byte, n uintptr)")
+	Doc(fmt.Sprintf("%s writes n groups of 32 pairs of BF16, half of a group to a tile's line and half to the next tile's. Scalar twin: zipPairsGeneric in terms.go.", name))
+	k := &tile{isa: "BF16", wide: true}
+	low, high := k.vec(), k.vec()
+	dst, step := Load(Param("dst"), GP64()), Load(Param("step"), GP64())
+	even, odd, n := Load(Param("even"), GP64()), Load(Param("odd"), GP64()), Load(Param("n"), GP64())
+	Label("group")
+	for half := range 2 {
+		VPMOVZXWD(Mem{Base: even, Disp: 32 * half}, low)
+		VPMOVZXWD(Mem{Base: odd, Disp: 32 * half}, high)
+		VPSLLD(U8(16), high, high)
+		VPORD(high, low, low)
+		VMOVDQU32(low, Mem{Base: dst, Disp: layout.PairTile * half})
+	}
+	ADDQ(U8(lineBytes), even)
+	ADDQ(U8(lineBytes), odd)
 	ADDQ(step, dst)
 	DECQ(n)
 	JNZ(LabelRef("group"))

@@ -182,6 +182,9 @@ type attention struct {
 	shape    compute.KVShape
 	tables   [][]int32     // the step's sequences
 	k, v     []byte        // the layer's memory
+	from     int           // the first token in progress
+	end      int           // the token after the last one
+	byTerms  bool          // they are computed by terms
 	first    int           // the first query head
 	group    int           // query heads of a KV head
 	part     int           // query heads that a worker takes together, of a KV head's
@@ -217,7 +220,25 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 	a.tables, a.k, a.v, a.slopes, a.sinks = kv.tables, kv.k, kv.v, vector(how.Slopes), vector(how.Sinks)
 	a.group = heads / a.shape.Heads
 	longest := a.span(q.Rows)
-	few := q.Rows <= compute.FewTokens // the chunks of a sequence are spread over workers; else the tokens are
+	single := q.Rows
+	if a.terms() {
+		single = d.single(q)
+	}
+	a.byTerms = false
+	a.compute(0, single, longest)
+	a.byTerms = true
+	a.compute(single, q.Rows, longest)
+}
+
+// compute computes tokens [from, end). None attends to more than longest positions.
+func (a *attention) compute(from, end, longest int) {
+	rows := end - from
+	if rows == 0 {
+		return
+	}
+	d := a.d
+	a.from, a.end = from, end
+	few := rows <= compute.FewTokens && !a.byTerms // the chunks of a sequence are spread over workers; else the tokens are
 	a.part = min(a.group, tileQueries)
 	if few {
 		a.part = min(a.group, groupQueries)
@@ -226,28 +247,27 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 	parts := a.shape.Heads * a.parts
 	if few {
 		a.chunks = kernel.Chunks(longest)
-		grown(&a.partials, q.Rows*parts*a.chunks*a.partialLen())
-		d.pool.Run(q.Rows*parts*a.chunks, a.chunkFn)
-		d.pool.Run(q.Rows*parts, a.mergeFn)
+		grown(&a.partials, rows*parts*a.chunks*a.partialLen())
+		d.pool.Run(rows*parts*a.chunks, a.chunkFn)
+		d.pool.Run(rows*parts, a.mergeFn)
 		return
 	}
 	a.tile = max(1, tileQueries/a.part)
-	if longest >= kernel.TermPositions && a.terms() { // which pays for more queries, but every thread is to have some
-		a.tile = max(a.tile, min(kernel.TermQueries/a.part, q.Rows*parts/(tilesOfThread*d.pool.Threads())))
+	if a.byTerms { // which pays for more queries, but every thread is to have some
+		a.tile = max(a.tile, min(kernel.TermQueries/a.part, rows*parts/(tilesOfThread*d.pool.Threads())))
 	}
-	if !how.Seen.All() { // tokens see different positions
+	if !a.how.Seen.All() { // tokens see different positions
 		a.tile = 1
 	}
-	d.pool.Run((q.Rows+a.tile-1)/a.tile*parts, a.tileFn)
+	d.pool.Run((rows+a.tile-1)/a.tile*parts, a.tileFn)
 }
 
 // tilesOfThread is about the smallest number of tiles for each thread. With fewer, threads wait long for others.
 const tilesOfThread = 4
 
-// terms reports whether tokens that see enough positions use kernel.AttendByTerms. All tokens of a sequence see the
-// same positions, so this depends on nothing else in the step.
+// terms reports whether prompts' tokens use kernel.AttendByTerms.
 func (a *attention) terms() bool {
-	return a.how.Later && a.how.Window == 0 && a.slopes == nil && a.d.k.AttendsByTerms(a.shape)
+	return a.slopes == nil && a.how.Seen.All() && a.d.k.AttendsByTerms(a.shape)
 }
 
 // span fills spans for the given number of tokens, and returns the largest number of positions before the end of one.
@@ -388,8 +408,8 @@ func (a *attention) finish(sum kernel.Partial, t, end int, h queries) {
 // tiled is a part of the heads for a tile of tokens, cut where sequences change, over all chunks.
 func (a *attention) tiled(i, worker int) {
 	heads := a.shape.Heads * a.parts
-	t, h := i/heads*a.tile, a.queries(i%heads)
-	stop := min(a.q.Rows, t+a.tile)
+	t, h := a.from+i/heads*a.tile, a.queries(i%heads)
+	stop := min(a.end, t+a.tile)
 	for t < stop {
 		end := t + 1
 		for end < stop && a.d.p.Seq[end] == a.d.p.Seq[t] {
@@ -410,8 +430,8 @@ func (a *attention) tokens(t, end int, h queries, w *workerScratch) {
 	kv, spans := a.kv(t, h.kv, w), a.spansOf(t, end, h.kv)
 	first, last := chunksOf(spans)
 	how := a.scores(h)
-	if to := int(spans[0].To); to >= kernel.TermPositions && a.terms() {
-		a.d.k.AttendByTerms(sum, q, &kv, to, how.SoftCap, grown(&w.packed, kernel.TermRoom(a.shape, n)))
+	if a.byTerms {
+		a.d.k.AttendByTerms(sum, q, &kv, spans, how.SoftCap, grown(&w.packed, a.d.k.TermRoom(a.shape, n)))
 		a.finish(sum, t, end, h)
 		return
 	}

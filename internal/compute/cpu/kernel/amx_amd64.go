@@ -22,9 +22,11 @@ func AMX() *Kernels {
 	k.Name = "AMX"
 	k.prompts = sync.Pool{New: func() any { return newPromptScratch() }}
 	k.unit = &matrixUnit{
-		turn: turnSumsAMX, supers: roundSupersBF16, split: splitTwoBF16, pairs: fillPairsAMX,
-		attention: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsTerms1AMX, pairsTerms2AMX},
-		weigh:     weighTermsAMX, terms: splitRowBF16,
+		turn: turnSumsAMX, supers: roundSupersBF16, split: splitTwoBF16, pairs: fillPairsAMX, zip: zipPairsAMX,
+		attention: [...]termForm{
+			2: {terms: 2, product: [2]termProduct{pairsTwo1AMX, pairsTwo2AMX}, split: splitTwoBF16, weigh: weighTwoAMX},
+			3: {terms: 3, product: [2]termProduct{pairsThree1AMX, pairsThree2AMX}, split: splitThreeBF16, weigh: weighThreeAMX},
+		},
 	}
 	bfloat := [2]promptProduct{promptBF161AMX, promptBF162AMX}
 	for _, t := range quant.Types() {
@@ -59,22 +61,4 @@ func panelForm(t quant.Type) uintptr {
 		return layout.FormMinima
 	}
 	return layout.FormScales
-}
-
-// splitRowBF16 writes x as layout.ActTerms rows of BF16, and pads the last group with zeros.
-func splitRowBF16(dst []byte, x []float32) {
-	term := bf16Acts(len(x))
-	_ = dst[:layout.ActTerms*term]
-	whole := len(x) / bf16Group
-	for t := range layout.ActTerms {
-		clear(dst[t*term+whole*bf16Group*2 : (t+1)*term])
-	}
-	if whole > 0 {
-		splitThreeBF16(&dst[0], uintptr(term), &x[0], uintptr(whole))
-	}
-	if rest := x[whole*bf16Group:]; len(rest) > 0 {
-		var group [bf16Group]float32
-		copy(group[:], rest)
-		splitThreeBF16(&dst[whole*bf16Group*2], uintptr(term), &group[0], 1)
-	}
 }

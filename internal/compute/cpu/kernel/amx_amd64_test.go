@@ -58,7 +58,7 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 	}
 	scores[5], scores[40], scores[77] = float32(math.Inf(-1)), -200, 0
 	weights := make([]byte, layout.ActTerms*term+canary)
-	total := weighTermsAMX(&weights[0], term, &scores[0], groups, 0)
+	total := weighThreeAMX(&weights[0], term, &scores[0], groups, 0)
 	for i, v := range scores {
 		e := exp32(v)
 		sum += float64(e)
@@ -73,6 +73,11 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 	if math.Abs(float64(total)-sum) > 1e-6*sum {
 		t.Errorf("weights sum up to %g, not %g", total, sum)
 	}
+	two := make([]byte, layout.TileTerms*term+canary)
+	weighTwoAMX(&two[0], term, &scores[0], groups, 0)
+	if !bytes.Equal(two[:layout.TileTerms*term], weights[:layout.TileTerms*term]) {
+		t.Error("two terms of weights are not the first of three")
+	}
 	const rowBytes, step = 2*bf16Group*groups + 64, layout.PairTile + 64
 	w := make([]byte, layout.MatrixRows*rowBytes)
 	for i := range w {
@@ -83,5 +88,12 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 	fillPairsGeneric(want, step, w, rowBytes, groups)
 	if !bytes.Equal(got, want) {
 		t.Error("tiles of pairs differ from their definition")
+	}
+	const panel = 2*layout.PairTile + 64
+	got, want = make([]byte, groups*panel), make([]byte, groups*panel)
+	zipPairsAMX(&got[0], panel, &w[0], &w[rowBytes], groups)
+	zipPairsGeneric(want, panel, w, w[rowBytes:], groups)
+	if !bytes.Equal(got, want) {
+		t.Error("pairs of two rows differ from their definition")
 	}
 }

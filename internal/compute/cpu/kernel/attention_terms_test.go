@@ -3,49 +3,75 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// termCase is the shape of an attention by terms.
+// termCase is an attention by terms. Tokens are the last of the positions and see those up to their own, or a window of
+// them, or all.
 type termCase struct {
-	key, value, positions, queries int
-	softCap                        float32
+	typ                           compute.KVType
+	key, value, positions, tokens int
+	group, window                 int // 0: one query of each token; no window
+	softCap                       float32
+	all                           bool
+	broken                        bool // the last token's value is no number; the others do not see it
 }
 
-// TestAttendByTerms holds attention by terms to its definition, and a query to the same bytes in any company. Where the
+// TestAttendByTerms holds attention by terms to its definition, and a token to the same bytes in any company. Where the
 // processor lacks the unit, TestMissingInstructions does so with fewer shapes.
 func TestAttendByTerms(t *testing.T) {
-	if !Variants()[0].AttendsByTerms(floatShape(64, 64)) {
+	k := Variants()[0]
+	if !k.HasMatrix() {
 		t.Skip("this processor has no unit that multiplies tiles of BF16")
 	}
-	holdAttentionByTerms(t, Variants()[0], []termCase{
-		{72, 72, 700, 40, 0}, {64, 64, 256, 1, 0}, {80, 80, 257, 33, 0}, {16, 40, 300, 16, 2}, {128, 96, 511, 17, 0}, {20, 12, 64, 3, 0},
-	})
+	var cases []termCase
+	for _, typ := range compute.KVTypes() {
+		cases = append(cases, termCase{typ: typ, key: 64, value: 96, positions: 700, tokens: 40, group: 3})
+	}
+	holdAttentionByTerms(t, k, append(cases, []termCase{
+		{typ: compute.KVF32, key: 72, value: 72, positions: 700, tokens: 40, all: true},
+		{typ: compute.KVF16, key: 64, value: 64, positions: 300, tokens: 40, broken: true},
+		{typ: compute.KVF32, key: 16, value: 40, positions: 300, tokens: 16, softCap: 2},
+		{typ: compute.KVF16, key: 80, value: 80, positions: 257, tokens: 33},
+		{typ: compute.KVF16, key: 128, value: 96, positions: 900, tokens: 300, window: 270},
+	}...))
 }
 
-// floatShape returns the shape of keys and values in F32 of two heads.
-func floatShape(key, value int) compute.KVShape {
-	return compute.KVShape{Heads: 2, Key: key, Value: value, KeyType: compute.KVF32, ValueType: compute.KVF32}
-}
+// twoTermTolerance is attentionTolerance where queries and weights are two terms, with a relative error of 2⁻¹⁷.
+const twoTermTolerance = 2e-5
 
 func holdAttentionByTerms(t *testing.T, k *Kernels, cases []termCase) {
 	t.Helper()
 	rng := testenv.Rand(t)
 	for _, c := range cases {
-		s := newSequenceIn(rng, floatShape(c.key, c.value), 1, c.positions, c.queries, 0)
+		c.group = max(1, c.group)
+		shape := compute.KVShape{Heads: 2, Key: c.key, Value: c.value, KeyType: c.typ, ValueType: c.typ}
+		s := newSequenceIn(rng, shape, c.group, c.positions, c.tokens, c.window)
 		s.softCap = c.softCap
 		for i := range s.spans {
-			s.spans[i] = Span{To: int32(c.positions)}
+			if c.all {
+				s.spans[i].To = int32(c.positions)
+			}
+		}
+		tolerance := attentionTolerance
+		if c.typ != compute.KVF32 {
+			tolerance = twoTermTolerance
+		}
+		if c.broken {
+			_, last := s.row(c.positions - 1)
+			quant.Encode(c.typ.Type(), last, slices.Repeat([]float32{float32(math.NaN())}, c.value))
 		}
 		attend := func(from, to int) (out []float32) {
-			n := to - from
-			room, check := guarded(t, make([]float32, (TermRoom(s.kv.Shape, n)+3)/4))
+			n := (to - from) * c.group
+			room, check := guarded(t, make([]float32, (k.TermRoom(shape, n)+3)/4))
 			p := NewPartial(make([]float32, PartialLen(n, c.value)), n, c.value)
-			k.AttendByTerms(p, s.q[from*c.key:to*c.key], &s.kv, c.positions, c.softCap, unsafe.Slice((*byte)(unsafe.Pointer(&room[0])), 4*len(room)))
+			k.AttendByTerms(p, s.q[from*c.group*c.key:to*c.group*c.key], &s.kv, s.spans[from:to], c.softCap, unsafe.Slice((*byte)(unsafe.Pointer(&room[0])), 4*len(room)))
 			check()
 			out = make([]float32, n*c.value)
 			for i := range n {
@@ -53,13 +79,20 @@ func holdAttentionByTerms(t *testing.T, k *Kernels, cases []termCase) {
 			}
 			return out
 		}
-		all := attend(0, c.queries)
-		for i := 0; i < c.queries; i += 5 {
-			want, largest := s.define(i)
-			near(t, fmt.Sprintf("%+v query %d", c, i), all[i*c.value:][:c.value], func(d int) (float64, float64) { return want[d], largest }, attentionTolerance)
+		all := attend(0, c.tokens)
+		for i := 0; i < c.tokens; i += 5 {
+			if c.broken && i == c.tokens-1 {
+				break
+			}
+			at := i * c.group
+			want, largest := s.define(at)
+			near(t, fmt.Sprintf("%+v query %d", c, at), all[at*c.value:][:c.value], func(d int) (float64, float64) { return want[d], largest }, tolerance)
+			if c.broken { // others are computed another way alone
+				continue
+			}
 			for j, e := range attend(i, i+1) {
-				if w := all[i*c.value+j]; math.Float32bits(e) != math.Float32bits(w) {
-					t.Fatalf("%+v query %d: element %d is %g alone, and %g in company", c, i, j, e, w)
+				if w := all[at*c.value+j]; math.Float32bits(e) != math.Float32bits(w) {
+					t.Fatalf("%+v token %d: element %d is %g alone, and %g in company", c, i, j, e, w)
 				}
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -148,7 +147,6 @@ const (
 	Floats     Form   = iota // float32 as they are
 	Int8                     // superblocks of int8 with scales
 	BFloats                  // BF16
-	Terms                    // three rows of BF16, which add up to the activations
 	Shorts                   // int16 with scales: see pairs.go
 	Tiles                    // BF16 in tiles: see prompts.go
 	SuperTiles               // the same in superblocks, of each group four elements of each block
@@ -174,8 +172,6 @@ func (f Form) ActRow(cols int) int {
 		return ActRow(cols)
 	case BFloats:
 		return bf16Acts(cols)
-	case Terms:
-		return layout.ActTerms * bf16Acts(cols)
 	case Shorts:
 		return shortActs(cols)
 	case Tiles, SuperTiles, TermTiles:

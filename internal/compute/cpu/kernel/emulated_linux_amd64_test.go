@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -101,8 +102,16 @@ func TestMissingInstructions(t *testing.T) {
 				prompts(t, s.k, typ)
 			}
 			holdTurn(t, s.k)
-			holdTerms(t, s.k)
-			holdAttentionByTerms(t, s.k, []termCase{{72, 72, 70, 17, 0}, {20, 12, 64, 3, 2}})
+			holdTerms(t, s.k, layout.TileTerms)
+			holdTerms(t, s.k, layout.ActTerms)
+			holdAttentionByTerms(t, s.k, []termCase{
+				{typ: compute.KVF32, key: 72, value: 72, positions: 70, tokens: 17, all: true},
+				{typ: compute.KVF32, key: 24, value: 16, positions: 64, tokens: 3, softCap: 2},
+				{typ: compute.KVF16, key: 40, value: 64, positions: 300, tokens: 9, group: 4},
+				{typ: compute.KVF16, key: 32, value: 32, positions: 330, tokens: 36, window: 40},
+				{typ: compute.KVF16, key: 32, value: 32, positions: 40, tokens: 7, broken: true},
+				{typ: compute.KVQ8_0, key: 64, value: 32, positions: 70, tokens: 5, group: 3},
+			})
 		})
 	}
 }
@@ -197,9 +206,9 @@ func holdTurn(t *testing.T, k *Kernels) {
 	}
 }
 
-// holdTerms holds the products that attention takes, of weights and activations in terms, to their definition, bit for
-// bit.
-func holdTerms(t *testing.T, k *Kernels) {
+// holdTerms holds the products that attention takes, of weights and activations in that many terms, to their definition,
+// bit for bit.
+func holdTerms(t *testing.T, k *Kernels, terms int) {
 	t.Helper()
 	const groups, cols, tokens = 3, 3 * bf16Group, layout.MatrixTokens + 3
 	rng := testenv.Rand(t)
@@ -227,15 +236,15 @@ func holdTerms(t *testing.T, k *Kernels) {
 		}
 	}
 	for range tokens {
-		a := random(layout.ActTerms)
+		a := random(terms)
 		acts = append(acts, a)
 		for _, term := range a {
 			x = append(x, term[:cols]...)
 		}
 	}
 	got := make([]float32, tokens*pairRows)
-	product := k.unit.attention[(tokens-1)/layout.MatrixTokens]
-	product(&tileConfigs[tokens][0], &got[0], 4*pairRows, &tiles[0], groups, (*byte)(unsafe.Pointer(&x[0])), 2*layout.ActTerms*cols, 2*cols, layout.FirstPart)
+	product := k.unit.attention[terms].product[(tokens-1)/layout.MatrixTokens]
+	product(&tileConfigs[tokens][0], &got[0], 4*pairRows, &tiles[0], groups, (*byte)(unsafe.Pointer(&x[0])), uintptr(2*terms*cols), 2*cols, layout.FirstPart)
 	for i := range tokens {
 		for r := range pairRows {
 			if want := dotTermsGeneric(weights[r], acts[i], groups); math.Float32bits(got[i*pairRows+r]) != math.Float32bits(want) {

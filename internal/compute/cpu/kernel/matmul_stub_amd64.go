@@ -722,29 +722,43 @@ func expandBF16BF16(dst *byte, w *byte, n uintptr)
 //go:noescape
 func roundBF16(dst *byte, x *float32, n uintptr)
 
-// pairsTerms1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsTerms1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+// pairsTwo1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsTwo1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
-// pairsTerms2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsTerms2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
-
-// fillPairsAMX makes tiles of n groups of 16 rows of BF16. Scalar twin: fillPairsGeneric in terms.go.
-func fillPairsAMX(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
-
-// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
-//
-//go:noescape
-func splitThreeBF16(dst *byte, term uintptr, x *float32, n uintptr)
+// pairsTwo2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsTwo2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
 // splitTwoBF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
 func splitTwoBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
-// weighTermsAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
+// weighTwoAMX writes e^(s-m) of n groups of 32 scores as 2 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
 //
 //go:noescape
-func weighTermsAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+func weighTwoAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+
+// pairsThree1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsThree1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// pairsThree2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsThree2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+//
+//go:noescape
+func splitThreeBF16(dst *byte, term uintptr, x *float32, n uintptr)
+
+// weighThreeAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
+//
+//go:noescape
+func weighThreeAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+
+// fillPairsAMX makes tiles of n groups of 16 rows of BF16. Scalar twin: fillPairsGeneric in terms.go.
+func fillPairsAMX(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
+
+// zipPairsAMX writes n groups of 32 pairs of BF16, half of a group to a tile's line and half to the next tile's. Scalar twin: zipPairsGeneric in terms.go.
+func zipPairsAMX(dst *byte, step uintptr, even *byte, odd *byte, n uintptr)
 
 // pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)

@@ -42,11 +42,9 @@ type matrixUnit struct {
 	split  func(dst *byte, term uintptr, x *float32, n uintptr)           // makes two terms of n groups
 	pairs  func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr) // makes tiles of tokens' rows
 
-	// For attention in terms: attention computes n groups of pairRows rows, for one tile of tokens or two. terms writes x
-	// as layout.ActTerms rows of BF16. weigh writes e^(s-m) of n groups of scores in that form, and returns their sum.
-	attention [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
-	terms     func(dst []byte, x []float32)
-	weigh     func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+	zip func(dst *byte, step uintptr, even, odd *byte, n uintptr) // makes lines of tiles of two rows' pairs
+
+	attention [layout.ActTerms + 1]termForm // by the number of terms of queries and weights
 }
 
 // tileProducts lists the terms of weights and activations that are multiplied, by the number of terms.

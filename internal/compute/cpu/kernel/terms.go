@@ -10,9 +10,10 @@ import (
 )
 
 // Products of tiles of pairs: of prompts' floats by vectors (pairs.go), and of attention by a matrix unit in terms,
-// numbers of BF16 that add up to what is multiplied: two of keys and values, and three of queries and weights, which is
-// exactly a float32. The products of five pairs of terms are added, which leaves out what is below 2⁻²⁴ of a product.
-// Products of terms are exact; sums are float32 in the order of dotTermsGeneric.
+// numbers of BF16 that add up to what is multiplied: two of keys and values, and two or three of queries and weights.
+// Three are exactly a float32, and the products of five pairs of terms leave out what is below 2⁻²⁴ of a product. Two
+// terms, and three products, leave out about 2⁻¹⁶. Products of terms are exact; sums are float32 in the order of
+// dotTermsGeneric.
 
 // pairTiles is a type's kernel for tiles of pairs of BF16.
 type pairTiles struct {
@@ -26,8 +27,8 @@ type pairTiles struct {
 	shorten func(dst, w *byte, n uintptr) (scale float32)
 }
 
-// termProducts lists the terms of weights and activations that are multiplied, by the number of terms of weights.
-var termProducts = [layout.WeightTerms + 1][][2]int{1: {{0, 0}}, 2: {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}}
+// termProducts lists the terms of weights and activations that are multiplied, by the number of terms of activations.
+var termProducts = [layout.ActTerms + 1][][2]int{2: {{1, 0}, {0, 0}, {0, 1}}, 3: {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}}
 
 const (
 	pairRows   = 2 * layout.MatrixRows
@@ -210,6 +211,15 @@ func fillPairsGeneric(dst []byte, dstStep int, w []byte, rowBytes, n int) {
 	}
 }
 
+// zipPairsGeneric defines zip.
+func zipPairsGeneric(dst []byte, step int, even, odd []byte, n int) {
+	for i := range n * bf16Group {
+		to := dst[i/bf16Group*step+i%bf16Group/layout.MatrixRows*layout.PairTile+i%layout.MatrixRows*4:]
+		copy(to[:2], even[2*i:])
+		copy(to[2:4], odd[2*i:])
+	}
+}
+
 // splitGeneric writes x as this many terms, term bytes apart. Each term is a number less its earlier terms, rounded to
 // BF16.
 func splitGeneric(dst []byte, term int, x []float32, terms int) {
@@ -226,7 +236,7 @@ func splitGeneric(dst []byte, term int, x []float32, terms int) {
 // of terms, it adds two sums to the result: the sum over even elements and the sum over odd ones, each starting from
 // zero. It defines the products of tiles of pairs.
 func dotTermsGeneric(w, x [][]uint16, n int) (sum float32) {
-	return dotGroups(termProducts[len(w)], w, x, n)
+	return dotGroups(termProducts[len(x)], w, x, n)
 }
 
 func dotGroups(products [][2]int, w, x [][]uint16, n int) (sum float32) {
