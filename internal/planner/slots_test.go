@@ -92,6 +92,7 @@ func TestFollowWherePays(t *testing.T) {
 	}{
 		{"room", b, 8 << 30, 10e9, vulkan.Discrete, Options{}, true},
 		{"no room", b, 2 << 30, 10e9, vulkan.Discrete, Options{}, false},
+		{"experts on the disk", b, 512 << 20, 10e9, vulkan.Discrete, Options{}, true},
 		{"unknown RAM", b, 0, 10e9, vulkan.Discrete, Options{}, false},
 		{"unknown bus", b, 8 << 30, 0, vulkan.Discrete, Options{}, false},
 		{"software", b, 8 << 30, 10e9, vulkan.CPU, Options{}, false},
