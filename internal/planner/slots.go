@@ -70,7 +70,10 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 		return
 	}
 	for _, l := range layers {
-		plan.Places[l].Slots = true
+		y := &plan.Places[l]
+		y.Slots = true
+		gpu := &plan.GPUs[y.Tier]
+		gpu.Expert = max(gpu.Expert, p.cost.Model.Layers[l].Units.Size)
 	}
 	for i := range plan.GPUs {
 		j := p.used[i]

@@ -229,7 +229,9 @@ func (s *store) usage() compute.UnitUse {
 		use.Busy, use.Sum = of.Busy, of.Sum
 	}
 	for _, c := range s.classes {
-		use.CacheUse.Add(c.cache.Counted())
+		if c.cache != nil { // Keep succeeded
+			use.CacheUse.Add(c.cache.Counted())
+		}
 	}
 	return use
 }
