@@ -35,6 +35,7 @@ type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
 	Reading     int64 // in RAM: buffers for reading units from the disk, and the reads' other memory
+	Sending     int64 // in RAM: buffers that weights pass through on their way to GPUs while texts are computed
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, the vocabulary and sampling

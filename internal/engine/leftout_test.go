@@ -3,12 +3,14 @@ package engine_test
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -29,6 +31,10 @@ func TestLeftOut(t *testing.T) {
 	}
 	defer f.Close()
 	skip := compute.Skip{After: 1, Below: 1}
+	always := model.Neurons{Skip: compute.Skip{After: 1, Below: 1, Always: true}}
+	if _, err := model.Load(t.Context(), f, nil, model.Options{Neurons: always, Places: make([]compute.Place, spec.Layers+1)}); err == nil || !strings.Contains(err.Error(), "choose no GPU") {
+		t.Errorf("with a GPU that computes every expert that it has: %v", err)
+	}
 	var want []int32
 	for _, c := range []struct {
 		disk bool

@@ -22,6 +22,7 @@ type Memory struct {
 	Weights     int64 // weights in RAM, without weights in the mapped file or on the disk
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
 	Reading     int64 // RAM for buffers of reads from the disk, lists of neurons, and the system's own memory for the process
+	Sending     int64 // RAM that weights pass through on their way to GPUs while texts are computed
 	Cache       int64 // keys, values and states in RAM
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, garbage of the vocabulary, and sampling
@@ -37,7 +38,7 @@ func (m *Memory) fits() bool { return m.Need <= m.Budget }
 
 // add makes Need the sum.
 func (m *Memory) add() {
-	m.Need = m.Weights + m.Units + m.Reading + m.Cache + m.Activations + m.Process
+	m.Need = m.Weights + m.Units + m.Reading + m.Sending + m.Cache + m.Activations + m.Process
 }
 
 // Parts names the sum and its parts, rounded so that the parts add up to the sum.
@@ -61,6 +62,9 @@ func (m *Memory) Parts() string {
 	parts := "weights " + part(m.Weights)
 	if m.OnDisk > 0 || m.Reading > 0 {
 		parts += ", weights from the disk " + part(m.Units+m.Reading)
+	}
+	if m.Sending > 0 {
+		parts += ", weights for GPUs " + part(m.Sending)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
@@ -202,7 +206,7 @@ func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memor
 
 // needsWith is needs if onDisk is false. Otherwise experts or neurons are on the disk, and RAM has no room for them.
 func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, onDisk bool) Memory {
-	m := Memory{OnGPUs: on.Bytes}
+	m := Memory{OnGPUs: on.Bytes, Sending: on.Staged}
 	for _, t := range f.Tensors {
 		if _, loaded := c.Purpose(t.Name); !loaded || onDisk && stays(&c, t) {
 			continue

@@ -97,7 +97,10 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 	}
 	layers := map[int]shape{}
 	pieces, largest := 0, int64(0)
-	places := withoutSlots(on).Places
+	places := slices.Clone(on.Places)
+	for l := range places {
+		places[l].Slots = false // RAM needs room only for experts that are on no GPU, which these are changes
+	}
 	for _, t := range f.Tensors {
 		if !stays(&c, t) {
 			continue
@@ -140,13 +143,11 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 		k := classes[unit]
 		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, held)), y.parts}
 	}
-	one := int64(0) // each class, with its share of memory, has room for a unit
 	for unit, k := range classes {
 		u.least += unit * k.held
-		one = max(one, (u.packed+k.rest-1)/k.rest+1)
 		u.reading += k.parts * layout.HugePage
 	}
-	u.least = max(u.least, one) + u.whole
+	u.least += u.whole
 	if u.reading = min(u.reading, u.packed); pieces > 0 {
 		u.reading += disk.Buffered(pieces, largest)
 	}
@@ -206,7 +207,6 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 		}
 	}
 	if need.OnDisk > 0 {
-		on = withoutSlots(on)
 		need = o.takeLongSteps(f, c, on, need)
 	}
 	if o.Expect != nil {
@@ -242,16 +242,6 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	}
 	o.UBatch = long.UBatch
 	return m
-}
-
-// withoutSlots returns on without the GPUs' slots for experts that follow the text: RAM would have to hold all of these
-// experts.
-func withoutSlots(on placement.Layout) placement.Layout {
-	on.Places = slices.Clone(on.Places)
-	for l := range on.Places {
-		on.Places[l].Slots = false
-	}
-	return on
 }
 
 // kernelShare is the share of the room for units that is left for what nobody counts, as a divisor: small areas that the

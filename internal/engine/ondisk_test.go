@@ -221,6 +221,10 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	if part := float64(beside.OnDisk) / float64(alone.OnDisk); math.Abs(part-0.75) > 1e-6 {
 		t.Errorf("%g of the experts are on the disk, with a quarter on a GPU", part)
 	}
+	on.Staged = 100 << 20
+	if less, err := engine.Provide(f, o, on); err != nil || less.Sending != on.Staged || less.Need > less.Budget || beside.Units-less.Units < on.Staged-on.Staged/16 {
+		t.Errorf("%+v if 100 MiB of RAM hold what is sent, %v", less, err)
+	}
 	if beside.Weights >= alone.Weights || beside.Units <= alone.Units {
 		t.Errorf("%+v, and without a GPU %+v", beside, alone)
 	}

@@ -168,6 +168,7 @@ func (b *Cost) Following() placement.Model {
 		if !y.Experts {
 			continue
 		}
+		y.Units.Follow = true
 		n := len(y.Units.Sometimes)
 		if len(uses) != n {
 			uses = FollowedUses(n, b.ExpertsUsed)

@@ -106,14 +106,16 @@ func marginal(shares []float64, slots int) float64 {
 }
 
 // shares returns the shares of tokens that use each unit from unit first on; these are on no GPU. They come from Kept,
-// Used or Sometimes. Kept is for all units of a layer, so it is stretched over the units that are left. Of every few
-// units, as every says, the middle one is returned.
+// Used or Sometimes. Kept is for all units of a layer, so it is stretched over the units that are left, unless GPUs have
+// those used most. Of every few units, as every says, the middle one is returned.
 func (u *Units) shares(first, every int) (list []float64) {
 	n := len(u.Sometimes)
 	for i := every / 2; i < n-first; i += every {
 		switch {
-		case u.Kept != nil:
+		case u.Kept != nil && !u.Follow:
 			list = append(list, u.Kept[i*n/(n-first)])
+		case u.Kept != nil:
+			list = append(list, u.Kept[first+i])
 		case u.Used != nil:
 			list = append(list, u.Used[first+i])
 		default:

@@ -6,6 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type Layout struct {
 	Places []compute.Place // [layers+1] of each layer, then of the head; nil: everything is in RAM
 	Bytes  int64           // bytes of weights, keys and values on GPUs
+	Staged int64           // bytes of RAM that weights pass through on their way to GPUs while texts are computed
 }
 
 // Further reports whether a GPU has the layer that predicts a further token.

@@ -122,6 +122,7 @@ func (host) GuessUnits(*compute.Matrix, []int32)              {}
 func (host) Lend(int, int64) bool                             { return false }
 func (host) Lends(*compute.Matrix) bool                       { return false }
 func (host) Fetch(*compute.Matrix, []int32) compute.UnitFetch { return nil }
+func (host) Borrow(*compute.Matrix, int32) compute.UnitFetch  { return nil }
 func (host) HasPlanes(*compute.Matrix) bool                   { return false }
 func (host) Planes(*compute.Matrix, int, [][]byte)            {}
 

@@ -106,8 +106,9 @@ func (m *Machine) diskRate(piece int64) placement.Rate {
 }
 
 // solveTiers calls solve to place b on a machine with possibly too little RAM: with everything in memory if it fits,
-// otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly.
-func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+// otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly. Weights
+// pass through staged bytes of RAM on their way to GPUs.
+func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged int64, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	ram := p.o.RAM
 	if ram.Whole == 0 {
 		known := ramOf(p.machine.Memory)
@@ -117,7 +118,7 @@ func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve fun
 	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || piece == 0 {
 		return solve(slowed(b, *on, p.machine.Memory))
 	}
-	room := func(bytes int64) int64 { return max(0, bytes-ram.Beside-b.Rest) }
+	room := func(bytes int64) int64 { return max(0, bytes-ram.Beside-staged-b.Rest) }
 	on.Disk, on.RAM = p.machine.diskRate(piece), room(ram.Whole)
 	plan, err := solve(*on)
 	if err != nil || plan.Disk == (placement.Tier{}) {

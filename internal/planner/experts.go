@@ -66,7 +66,7 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 		return nil, err
 	}
 	list = append(list, wayOf(ThisPlan, b, &b.Model, s.Plan, memory, disk))
-	if b.ExpertsKnown || b.ExpertMode != model.Off || ours.Disk.Read > 0 {
+	if b.ExpertsKnown || b.ExpertMode != model.Off {
 		return list, nil
 	}
 	following := b.Following()
@@ -74,7 +74,9 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 		return nil, err
 	}
 	w, err := way("experts follow the text", &following, p, &s.Machine)
-	w.RAM += inBoth(&following, &p)
+	if w.Plan.Disk.Bytes == 0 {
+		w.RAM += inBoth(&following, &p)
+	}
 	return append(list, w), err
 }
 

@@ -55,10 +55,10 @@ func TestWays(t *testing.T) {
 func TestTooLittleRAM(t *testing.T) {
 	all, _ := ways(t, 64)
 	half, _ := ways(t, float64(all[0].RAM)/2/(1<<30))
-	if len(half) != 3 {
-		t.Fatalf("%d ways: experts on the disk follow no text", len(half))
+	if len(half) != 4 {
+		t.Fatalf("%d ways", len(half))
 	}
-	for _, w := range []Way{half[0], half[2]} {
+	for _, w := range []Way{half[0], half[2], half[3]} {
 		if w.ReadDisk <= 0 || w.ReadDisk != w.Plan.Disk.Read || w.RAM > all[0].RAM/2 || w.Seconds != w.Plan.Seconds {
 			t.Errorf("%s: %+v", w.Name, w.Plan.Disk)
 		}
@@ -71,5 +71,8 @@ func TestTooLittleRAM(t *testing.T) {
 	}
 	if half[2].Seconds > half[1].Seconds {
 		t.Errorf("the plan takes %g s a token, llama.cpp's way %g", half[2].Seconds, half[1].Seconds)
+	}
+	if still, w := half[2], half[3]; w.ReadDisk >= still.ReadDisk || w.Seconds >= still.Seconds || w.Hits <= still.Hits {
+		t.Errorf("%s: %g bytes from the disk and %g s a token; if experts stay, %g and %g", w.Name, w.ReadDisk, w.Seconds, still.ReadDisk, still.Seconds)
 	}
 }

@@ -338,7 +338,7 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 		s.Streams = append(s.Streams, m.streaming(j, p.o.StreamTokens, b, c.Budget))
 	}
 	err := p.fit(&s, b)
-	if err != nil && p.o.StreamTokens == nil && slices.ContainsFunc(s.Streams, hybrid.Streaming.Sends) { // there is no room for what is sent
+	if (err != nil || s.Plan.Disk.Lacks > 0) && p.o.StreamTokens == nil && slices.ContainsFunc(s.Streams, hybrid.Streaming.Sends) { // there is no room for what is sent
 		clear(s.Streams)
 		err = p.fit(&s, b)
 	}
@@ -369,7 +369,11 @@ func (p *Planner) fit(s *Solution, b *modelcost.Cost) (err error) {
 		}
 		s.Most = append(s.Most, c.Overhead)
 	}
-	s.Plan, err = p.solveTiers(b, &s.Machine, func(on placement.Machine) (placement.Plan, error) {
+	staged := int64(0)
+	for j := range s.Streams {
+		staged += s.Streams[j].Staged()
+	}
+	s.Plan, err = p.solveTiers(b, &s.Machine, staged, func(on placement.Machine) (placement.Plan, error) {
 		return p.machine.fit(b, on, s.Streams, p.o.ReadAhead, p.solver())
 	})
 	return err

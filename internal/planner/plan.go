@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // Plan says which parts of a model are stored on which GPUs.
@@ -30,6 +31,7 @@ type GPU struct {
 	Planned int64            // bytes that are expected to be; only told
 	Stream  hybrid.Streaming // which prompts weights in RAM are sent to the GPU for
 	Slots   hybrid.Slots     // how experts of layers that Places gives slots follow the text
+	Expert  int64            // bytes of the largest of these experts; 0: there are none
 }
 
 // Layers returns how many layers have something on a GPU.
@@ -48,7 +50,11 @@ func (p *Plan) Layout() placement.Layout {
 	if p == nil {
 		return placement.Layout{}
 	}
-	return placement.Layout{Places: p.places(), Bytes: p.Bytes}
+	y := placement.Layout{Places: p.places(), Bytes: p.Bytes}
+	for i := range p.GPUs {
+		y.Staged += p.GPUs[i].Stream.Staged() + residency.Copies*p.GPUs[i].Expert
+	}
+	return y
 }
 
 // openCPU opens the CPU. company says that GPUs compute, too. It keeps unitCache bytes of the experts that stay on the

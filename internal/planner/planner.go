@@ -34,7 +34,7 @@ type GPUs struct {
 	Tensors      []string // where tensors are stored, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
 	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
 	StreamTokens *int     // length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
-	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, which RAM holds, too; 0: experts stay; nil: they follow where it should pay
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, which RAM holds, too, unless experts stay on the disk; 0: experts stay; nil: they follow where it should pay
 	ReadAhead    *bool    // whether the CPU reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 }
 

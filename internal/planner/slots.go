@@ -12,7 +12,7 @@ import (
 const busOfRAM = 1. / 3
 
 // If the user does not say whether experts follow the text, they do if a token should take at least followGain less of
-// its time, and if everything that RAM then holds takes at most followRAM of it.
+// its time, and if everything that RAM then holds takes at most followRAM of it, or some experts are on the disk.
 const (
 	followGain = 0.05
 	followRAM  = 0.8
@@ -30,22 +30,14 @@ func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) 
 		p.o.notice("experts stay where they are: mode exact lays them out by neuron, so that none can be copied to a GPU; mode off has them follow the text")
 		return s, false, nil
 	}
-	if still.Plan.Disk.Bytes > 0 {
-		if asked {
-			p.o.notice("experts stay where they are: those that follow the text would all have to be in RAM, and some are on the disk")
-		}
-		return s, false, nil
-	}
 	b.Model = b.Following()
 	if s, err = p.solve(&b); err != nil || asked {
 		return s, err == nil, err
 	}
-	if s.Plan.Disk.Bytes > 0 {
-		return s, false, nil
-	}
 	_, bytes := p.slotted(s.Plan.Places())
 	ram := s.Plan.RAM + b.Rest + bytes
-	return s, bytes > 0 && float64(ram) <= followRAM*float64(m.Memory) && s.Plan.Seconds <= (1-followGain)*still.Plan.Seconds, nil
+	fits := s.Plan.Disk.Bytes > 0 || float64(ram) <= followRAM*float64(m.Memory)
+	return s, bytes > 0 && fits && s.Plan.Seconds <= (1-followGain)*still.Plan.Seconds, nil
 }
 
 // mayFollow reports whether experts may follow the text without being asked to.
@@ -63,7 +55,7 @@ func (p *Planner) mayFollow() bool {
 }
 
 // addSlots gives slots to layers with experts partly on a GPU, so that the text decides which of them are there. RAM
-// then holds these experts, too.
+// then holds these experts, too, unless experts stay on the disk.
 func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	most := int64(math.MaxInt64)
 	if p.o.MoECache != nil {
@@ -78,7 +70,10 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 		return
 	}
 	for _, l := range layers {
-		plan.Places[l].Slots = true
+		y := &plan.Places[l]
+		y.Slots = true
+		gpu := &plan.GPUs[y.Tier]
+		gpu.Expert = max(gpu.Expert, p.cost.Model.Layers[l].Units.Size)
 	}
 	for i := range plan.GPUs {
 		j := p.used[i]

@@ -45,12 +45,13 @@ func TestSlots(t *testing.T) {
 		if err != nil || plan == nil {
 			t.Fatalf("%s: plan %v, error %v", c.name, plan, err)
 		}
-		slots, held := 0, 0
+		slots, held, largest := 0, 0, int64(0)
 		for l, y := range plan.Places[:6] {
 			held += y.Bound
 			if !y.Slots {
 				continue
 			}
+			largest = max(largest, b.Model.Layers[l].Units.Size)
 			if slots += y.Bound; y.Bound < 1 || y.Bound >= 128 {
 				t.Errorf("%s: layer %d has %d slots", c.name, l, y.Bound)
 			}
@@ -64,6 +65,9 @@ func TestSlots(t *testing.T) {
 		room = max(room, held)
 		if (c.notice != "") != slices.ContainsFunc(said, func(s string) bool { return c.notice != "" && strings.Contains(s, c.notice) }) {
 			t.Errorf("%s: it says %q", c.name, said)
+		}
+		if y := plan.Layout(); y.Staged != 4*largest {
+			t.Errorf("%s: %d bytes of RAM for copies of up to %d", c.name, y.Staged, largest)
 		}
 		if plan.GPUs[0].Planned > plan.GPUs[0].Budget || plan.Places[6].Tier != compute.Tier(0) {
 			t.Errorf("%s: %d bytes planned of %d, places %v", c.name, plan.GPUs[0].Planned, plan.GPUs[0].Budget, plan.Places)
@@ -92,6 +96,7 @@ func TestFollowWherePays(t *testing.T) {
 	}{
 		{"room", b, 8 << 30, 10e9, vulkan.Discrete, Options{}, true},
 		{"no room", b, 2 << 30, 10e9, vulkan.Discrete, Options{}, false},
+		{"experts on the disk", b, 512 << 20, 10e9, vulkan.Discrete, Options{}, true},
 		{"unknown RAM", b, 0, 10e9, vulkan.Discrete, Options{}, false},
 		{"unknown bus", b, 8 << 30, 0, vulkan.Discrete, Options{}, false},
 		{"software", b, 8 << 30, 10e9, vulkan.CPU, Options{}, false},

@@ -9,6 +9,7 @@ package residency
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Absent says that an expert is in no slot, or that a slot holds no expert.
@@ -262,17 +263,24 @@ func (p *Policy) begin(m Move) {
 // Absent.
 func (p *Policy) Sending(m Move) (lost int32) {
 	y := &p.layers[m.Layer]
-	for e, s := range y.slot {
-		if s == m.Slot {
-			y.slot[e] = Absent
-			return int32(e)
-		}
+	e := slices.Index(y.slot, m.Slot)
+	if e >= 0 {
+		y.slot[e] = Absent
 	}
-	return Absent
+	return int32(e)
 }
 
 // Done records that a copy has arrived.
 func (p *Policy) Done(m Move) {
 	y := &p.layers[m.Layer]
 	y.slot[m.Expert], y.busy[m.Slot], y.coming[m.Expert] = m.Slot, false, false
+}
+
+// Cancel ends a copy that was not sent. The slot keeps its content.
+func (p *Policy) Cancel(m Move) {
+	y := &p.layers[m.Layer]
+	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = Absent, false, false
+	if e := slices.Index(y.slot, m.Slot); e >= 0 {
+		y.holds[m.Slot] = int32(e)
+	}
 }

@@ -57,6 +57,28 @@ func TestWhatIsUsedComesAndWhatIsNotGoes(t *testing.T) {
 	}
 }
 
+// TestCancel: a copy that is given up before it is sent leaves its slot as it was, full or free, and is chosen again.
+func TestCancel(t *testing.T) {
+	p := open(t, residency.Layer{Experts: 8, Slots: 2, Bytes: 1 << 20})
+	p.Fill(0, []int32{0})
+	use(p, 8, 200, 5, 6)
+	free, ok := p.Next()
+	full, also := p.Next()
+	if !ok || !also || free.Slot != 1 || full.Slot != 0 {
+		t.Fatalf("chose %+v and %+v", free, full)
+	}
+	p.Cancel(free)
+	p.Cancel(full)
+	if s := p.Slots(0); s[0] != 0 || s[5] != residency.Absent || s[6] != residency.Absent {
+		t.Errorf("slots are %v", s)
+	}
+	again, ok := p.Next()
+	more, also := p.Next()
+	if !ok || !also || again != free || more != full {
+		t.Errorf("chose %+v and %+v, before %+v and %+v", again, more, free, full)
+	}
+}
+
 func TestOneUseDoesNotPay(t *testing.T) {
 	p := open(t, residency.Layer{Experts: 8, Slots: 2, Bytes: 1 << 20})
 	p.Fill(0, []int32{0, 1})

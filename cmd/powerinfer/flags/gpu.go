@@ -40,7 +40,7 @@ func gpuRows(c *cli.Command, o *powerinfer.Options) []row {
 			return err
 		}},
 		{KVInRAM(), &o.GPU.KVInRAM},
-		{&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them; 0: they stay where the plan put them; default: they follow where RAM has room and that should be faster"}, func(name string) error {
+		{&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them, unless experts stay on the disk; 0: they stay where the plan put them; default: they follow where that should be faster and RAM has room"}, func(name string) error {
 			n := c.Int(name)
 			if n < 0 || n > MostBudget<<10 {
 				return fmt.Errorf("--%s %d: give a number of MiB, or 0 for experts that stay where they are", name, n)

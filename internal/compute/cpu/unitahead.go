@@ -9,7 +9,7 @@ import (
 const (
 	// layersAhead is the number of layers that a prompt reads ahead.
 	layersAhead = 2
-	// keptShare is the share of slots, as a divisor, that layers ahead keep.
+	// keptShare is the share of slots, as a divisor, that is kept for layers ahead and for what is borrowed.
 	keptShare = 2
 	// aheadShare is the share of slots, as a divisor, for units that are read ahead.
 	aheadShare = 8
@@ -46,12 +46,15 @@ func (s *store) readAhead(tokens int) {
 // keepLikely holds likely units that are in RAM, so that they keep their slots.
 func (b *bundle) keepLikely(likely func(unit int32) bool) {
 	for u := range int32(b.units) {
-		if b.slot(u) != residency.Absent && likely(u) && b.class.kept < b.class.slots/keptShare {
+		if b.slot(u) != residency.Absent && likely(u) && b.class.mayKeep() {
 			b.class.cache.Hold(b.first + u)
 			b.keep(u)
 		}
 	}
 }
+
+// mayKeep reports whether another unit may keep its slot.
+func (c *class) mayKeep() bool { return c.kept < c.slots/keptShare }
 
 // keep notes that a unit is held until b's turn.
 func (b *bundle) keep(unit int32) {
@@ -61,7 +64,7 @@ func (b *bundle) keep(unit int32) {
 
 // ahead begins to read a unit, and reports whether there was a slot for it.
 func (s *store) ahead(b *bundle, unit int32) bool {
-	if b.class.kept >= b.class.slots/keptShare {
+	if !b.class.mayKeep() {
 		return false
 	}
 	slot, _, ok := b.class.cache.Ahead(b.first + unit)

@@ -25,6 +25,7 @@ type fetch struct {
 	read   []bool     // [units]
 	memory []byte     // memory of data, with room for later fetches
 	pieces []*fetched // [units·spans], by span
+	alone  bool       // it is of one unit, which keeps its slot if it has one
 
 	mu      sync.Mutex
 	arrival sync.Cond
@@ -41,14 +42,18 @@ type fetched struct {
 	to   []byte
 }
 
-// Lend implements hybrid.Host. Half of the memory stays for slots.
+// Lend implements hybrid.Host.
 func (d *Device) Lend(fetches int, bytes int64) bool {
 	s := d.units
-	if bytes > s.budget/2/int64(fetches) {
+	least := int64(0) // a unit of each class has room
+	for _, c := range s.classes {
+		least += c.bytes
+	}
+	if lent := int64(fetches) * bytes; lent > s.budget/2 || s.budget-lent < least {
 		return false
 	}
 	s.budget -= int64(fetches) * bytes
-	s.lent = int(bytes)
+	s.lent = max(s.lent, int(bytes))
 	return true
 }
 
@@ -60,12 +65,35 @@ func (d *Device) Lends(m *compute.Matrix) bool {
 
 // Fetch implements hybrid.Host.
 func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
-	s := d.units
+	f := d.newFetch(&d.units.fetches, m, units)
+	f.begin()
+	return f
+}
+
+// Borrow implements hybrid.Host.
+func (d *Device) Borrow(m *compute.Matrix, unit int32) compute.UnitFetch {
+	f := d.newFetch(&d.units.borrowed, m, []int32{unit})
+	f.alone = true
+	d.units.drain()
+	if b := f.b; f.present(0) && b.class.mayKeep() {
+		b.class.cache.Hold(b.first + unit)
+		b.class.kept++
+		return f
+	}
+	if len(f.memory) < f.unit {
+		f.memory = make([]byte, f.unit)
+	}
+	f.readUnits([]int{0})
+	return f
+}
+
+// newFetch returns a fetch, an unused one if there is one, of units of m's bundle.
+func (d *Device) newFetch(unused *[]*fetch, m *compute.Matrix, units []int32) *fetch {
 	var f *fetch
-	if n := len(s.fetches); n > 0 {
-		f, s.fetches = s.fetches[n-1], s.fetches[:n-1]
+	if n := len(*unused); n > 0 {
+		f, *unused = (*unused)[n-1], (*unused)[:n-1]
 	} else {
-		f = &fetch{d: d, s: s}
+		f = &fetch{d: d, s: d.units}
 		f.arrival.L = &f.mu
 	}
 	f.b, f.units = mem(m).disk.bundle, append(f.units[:0], units...)
@@ -75,16 +103,21 @@ func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
 		f.unit += f.b.spans[i].bytes
 	}
 	f.read = slices.Repeat([]bool{false}, len(units))
-	f.begin()
 	return f
+}
+
+// present reports whether the i-th unit is in RAM.
+func (f *fetch) present(i int) bool {
+	u := f.units[i]
+	return f.b.slot(u) != residency.Absent && f.b.loads[u] == nil
 }
 
 // begin begins to read the units that are not in RAM and are not being read yet.
 func (f *fetch) begin() {
 	f.s.drain()
 	var absent []int // places in units
-	for i, u := range f.units {
-		if !f.read[i] && (f.b.slot(u) == residency.Absent || f.b.loads[u] != nil) {
+	for i := range f.units {
+		if !f.read[i] && !f.present(i) {
 			absent = append(absent, i)
 		}
 	}
@@ -99,6 +132,11 @@ func (f *fetch) begin() {
 		}
 		f.memory = memory
 	}
+	f.readUnits(absent)
+}
+
+// readUnits begins to read the units at the places absent into f's memory.
+func (f *fetch) readUnits(absent []int) {
 	f.data = f.memory[:len(f.units)*f.unit]
 	slices.SortFunc(absent, func(i, j int) int { return cmp.Compare(f.b.fileUnit(f.units[i]), f.b.fileUnit(f.units[j])) })
 	var list []*disk.Piece
@@ -159,6 +197,9 @@ func (p *fetched) verify() error {
 
 // Wait implements compute.UnitFetch. A unit that was in RAM may have left it since.
 func (f *fetch) Wait() error {
+	if f.alone {
+		return f.wait()
+	}
 	from := monotime.Now()
 	err := f.wait()
 	if err == nil {
@@ -223,5 +264,13 @@ func (f *fetch) Release() {
 		_ = f.wait()
 	}
 	f.failed = nil
-	f.s.fetches = append(f.s.fetches, f)
+	if !f.alone {
+		f.s.fetches = append(f.s.fetches, f)
+		return
+	}
+	if !f.read[0] {
+		f.b.class.cache.Release(f.b.first + f.units[0])
+		f.b.class.kept--
+	}
+	f.s.borrowed = append(f.s.borrowed, f)
 }

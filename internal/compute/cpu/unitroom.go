@@ -14,7 +14,7 @@ import (
 // Keep implements compute.Device.
 func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) error {
 	s := d.units
-	if len(s.bundles) == 0 || s.classes != nil {
+	if len(s.bundles) == 0 || s.reader != nil {
 		return nil
 	}
 	reader, err := disk.NewReader(readDepth)
@@ -24,18 +24,13 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	traceReads(s.trace, reader)
 	reader.BesideComputing()
 	s.reader = reader
-	for _, b := range s.bundles {
-		s.classify(b)
-	}
 	if err := s.addWholes(d); err != nil {
 		return err
 	}
-	total := s.use.OnDisk
+	if err := s.share(); err != nil {
+		return err
+	}
 	for _, c := range s.classes {
-		c.slots = int(min(float64(c.units), float64(s.forSlots)/float64(total)*float64(c.units)))
-		if c.slots < 1 {
-			return fmt.Errorf("%d MiB of memory have no room for a unit of %d MiB; give more memory", s.budget>>20, c.bytes>>20)
-		}
 		if err := c.allocate(d); err != nil {
 			return err
 		}
@@ -52,6 +47,23 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 				d.tuner.add(m)
 			}
 		}
+	}
+	return nil
+}
+
+// share gives each class its slots: one, and the same share of its other units.
+func (s *store) share() error {
+	least := int64(0)
+	for _, c := range s.classes {
+		least += c.bytes
+	}
+	room := s.forSlots - least
+	if room < 0 {
+		return fmt.Errorf("%d MiB of memory have no room for the %d MiB of a unit of each size; give more memory", s.forSlots>>20, least>>20)
+	}
+	others := max(1, s.use.OnDisk-least)
+	for _, c := range s.classes {
+		c.slots = 1 + int(float64(c.units-1)*float64(min(room, others))/float64(others))
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type store struct {
 	now      []*disk.Piece // to be read, but not yet passed to the reader
 	later    []*disk.Piece // the same for guesses
 	fetches  []*fetch      // fetches that nobody uses
+	borrowed []*fetch      // fetches of one unit that nobody uses
 	lent     int           // bytes of a fetch's memory
 
 	mu      sync.Mutex // guards the fields below
@@ -79,7 +80,7 @@ type class struct {
 	slabs   [][]byte // by part: [slots][size]
 	cache   *residency.Cache
 	bundles []*bundle
-	kept    int // units that bundles keep
+	kept    int // units that bundles keep or that are borrowed
 }
 
 // bundle is the units of a layer.
@@ -169,6 +170,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	b.spans = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return o })
 	b.dense = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return cmp.Or(o.Dense, o) })
 	b.loads, b.fresh = make([]*load, b.units), make([]bool, b.units)
+	s.classify(b)
 	if n := len(s.bundles); n > 0 {
 		s.bundles[n-1].next = b
 	}
@@ -227,7 +229,9 @@ func (s *store) usage() compute.UnitUse {
 		use.Busy, use.Sum = of.Busy, of.Sum
 	}
 	for _, c := range s.classes {
-		use.CacheUse.Add(c.cache.Counted())
+		if c.cache != nil { // Keep succeeded
+			use.CacheUse.Add(c.cache.Counted())
+		}
 	}
 	return use
 }

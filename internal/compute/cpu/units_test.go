@@ -168,6 +168,31 @@ func TestExpertsOnDisk(t *testing.T) {
 	}
 }
 
+// TestLeastUnits: experts of two sizes need room for one of each, also where more would be lent than is left.
+func TestLeastUnits(t *testing.T) {
+	large, small := newExpertLayer(t, quant.F16, 256, 512, 6), newExpertLayer(t, quant.F16, 256, 32, 24)
+	least := large.expertBytes() + small.expertBytes()
+	for _, room := range []int64{least - 1, least, 2 * least} {
+		d := must(cpu.New(cpu.Options{Threads: 1, UnitCache: room}))
+		large.bind(t, d, false, true)
+		small.bind(t, d, false, true)
+		for _, bytes := range []int64{room / 2, room/2 + 1} {
+			if lent := d.Lend(1, bytes); lent != (room == 2*least && bytes == room/2) {
+				t.Errorf("%d of %d bytes are lent: %v", bytes, room, lent)
+			}
+		}
+		if err := d.Keep(context.Background(), nil); (err == nil) != (room >= least) {
+			t.Errorf("%d bytes of %d: %v", room, least, err)
+		}
+		if use := d.Usage().Units; use.Kept > room || room >= least && use.Slots != 2 {
+			t.Errorf("%d slots of %d bytes in %d", use.Slots, use.Kept, room)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestExpertCannotBeRead: a step that needs an expert which the disk does not give, or not as it was written, fails,
 // and later steps that do not need it succeed.
 func TestExpertCannotBeRead(t *testing.T) {

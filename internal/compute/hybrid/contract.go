@@ -107,10 +107,13 @@ type Host interface {
 	// depends on it.
 	GuessUnits(m *compute.Matrix, units []int32)
 	// Lend reserves RAM for units in their file form: for that many fetches at a time, of that many bytes each. It is
-	// called before Keep, and reports whether there is enough.
+	// called between Bundle and Keep, and reports whether there is enough.
 	Lend(fetches int, bytes int64) bool
-	// Lends reports whether Fetch can return m's rows.
+	// Lends reports whether Fetch and Borrow can return m's rows.
 	Lends(m *compute.Matrix) bool
 	// Fetch begins to read units of m's bundle that are not in RAM. It does not wait.
 	Fetch(m *compute.Matrix, units []int32) compute.UnitFetch
+	// Borrow is Fetch of one unit. Until Release, Wait and Row may be called on another goroutine, whatever the device
+	// does.
+	Borrow(m *compute.Matrix, unit int32) compute.UnitFetch
 }

@@ -95,7 +95,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	r.gpu.Do(&compute.MatMul{X: in, Products: compute.Products{{Out: y.logits, W: mem(g.Router).gpu, Bias: gpuVector(g.RouterBias)}}})
 	r.gpu.Do(&compute.Route{Choice: y.choice, Logits: y.logits, Bias: gpuVector(g.Bias), How: g.How})
 	chosen := r.gpu.DownloadChoice(y.choice)
-	up := mem(g.Weights.Up)
+	up, down := mem(g.Weights.Up), mem(g.Weights.Down)
 	held, first := up.hot*g.Count/g.Weights.Up.Rows, 0
 	if !up.slots {
 		first = held
@@ -112,7 +112,8 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 			}
 			for k := range g.Used { // the first choices of all tokens first
 				for t := range rows {
-					if e := int(data[t*2*g.Used+k]); e >= held && e < g.Count && !leave[t*g.Used+k] {
+					e := int(data[t*2*g.Used+k])
+					if e >= 0 && e < g.Count && !down.hasExpert(e, held) && !leave[t*g.Used+k] {
 						units = append(units, int32(e-first))
 					}
 				}

@@ -59,6 +59,7 @@ func (f *MultiGPU) host() Host { return f.pairs[0].host }
 func (f *MultiGPU) Close() error {
 	var errs []error
 	for _, d := range f.pairs {
+		d.slots.close()
 		errs = append(errs, d.gpu.Close())
 	}
 	return errors.Join(append(errs, f.host().Close())...)

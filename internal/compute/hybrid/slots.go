@@ -33,6 +33,8 @@ type slots struct {
 	stages  []compute.RowStage // that no copy uses
 	unknown int                // matrices with slots in layers that were not recorded yet
 	size    int64              // bytes of a stage: the largest expert's
+	unit    int64              // bytes of the largest expert on disk, as the file has it; 0: all are in RAM
+	borrows bool               // the host has RAM for experts on disk that are copied
 	scratch []byte             // scratch of fill
 	closing atomic.Bool        // fill is to end early
 }
@@ -41,8 +43,10 @@ type slots struct {
 type copying struct {
 	residency.Move
 	stage  compute.RowStage
-	filled chan struct{} // is closed when the rows are in the stage
-	begun  bool          // the slot is being overwritten
+	unit   compute.UnitFetch // of an expert on disk, until it is staged; or nil
+	filled chan struct{}     // is closed when the rows are in the stage, or failed is set
+	failed error             // of reading the expert from disk
+	begun  bool              // the slot is being overwritten
 }
 
 // staged reports whether the rows are in the stage.
@@ -105,7 +109,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		if m == nil {
 			continue
 		}
-		if !d.host.KeepsRows(mem(m).host) {
+		if cold := mem(m).host; !d.host.KeepsRows(cold) && !(s.borrows && d.host.Lends(cold)) {
 			return nil, nil
 		}
 		rows := m.Rows / c.N
@@ -138,6 +142,15 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	s.policy.Fill(len(s.layers), first)
 	s.layers = append(s.layers, y)
 	return y, nil
+}
+
+// hasExpert reports whether the GPU has expert e of the layer with the down matrix m now. If its experts do not move, it
+// has the first held.
+func (m *matrix) hasExpert(e, held int) bool {
+	if m.slotted != nil {
+		return m.slotted.gpu.At[e] != compute.Absent
+	}
+	return e < held
 }
 
 // chunked divides the experts that are in no slot into chunks of at most most. Slots that are being filled hold no
@@ -235,10 +248,21 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 }
 
 // advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
-// copies that pay. It waits for nothing.
+// copies that pay, but not where one could not be read. It waits for nothing.
 func (s *slots) advance(d *Device, piece int64) error {
+	failed := false
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
+		if c.unit != nil {
+			c.unit.Release()
+			c.unit = nil
+		}
+		if c.failed != nil { // a step that needs the expert will say so
+			failed = true
+			s.policy.Cancel(c.Move)
+			s.copies, s.stages = slices.Delete(s.copies, i, i+1), append(s.stages, c.stage)
+			continue
+		}
 		if !c.begun {
 			s.empty(c)
 		}
@@ -254,7 +278,7 @@ func (s *slots) advance(d *Device, piece int64) error {
 		piece -= sent
 		i++
 	}
-	for len(s.copies) < residency.Copies {
+	for !failed && len(s.copies) < residency.Copies {
 		move, ok := s.policy.Next()
 		if !ok {
 			return nil
@@ -278,6 +302,9 @@ func (s *slots) begin(d *Device, move residency.Move) error {
 	last := len(s.stages) - 1
 	c := &copying{Move: move, stage: s.stages[last], filled: make(chan struct{})}
 	s.stages = s.stages[:last]
+	if m := mem(s.layers[move.Layer].weights[0]); m.units > 0 {
+		c.unit = d.host.Borrow(m.host, move.Expert)
+	}
 	var before *copying
 	if len(s.copies) > 0 {
 		before = s.copies[len(s.copies)-1]
@@ -324,6 +351,11 @@ func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 	if before != nil {
 		<-before.filled
 	}
+	if c.unit != nil {
+		if c.failed = c.unit.Wait(); c.failed != nil {
+			return
+		}
+	}
 	y := s.layers[c.Layer]
 	for _, m := range y.weights {
 		rows := m.Rows / len(y.gpu.At)
@@ -334,13 +366,28 @@ func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 			}
 			begun := time.Now()
 			n := min(part, rows-r)
-			from := int(c.Expert)*rows + r
-			c.stage.Put(mem(m).gpu, int(c.Slot)*rows+r, host.Rows(mem(m).host, from, from+n, s.scratch))
+			c.stage.Put(mem(m).gpu, int(c.Slot)*rows+r, c.rows(host, m, r, n, len(y.gpu.At), s.scratch))
 			if !s.AtOnce {
 				time.Sleep(fillRest * time.Since(begun))
 			}
 		}
 	}
+}
+
+// rows returns rows [first, first+n) of the expert's matrix in m, in scratch or in the host's memory.
+func (c *copying) rows(host compute.RowKeeper, m *compute.Matrix, first, n, experts int, scratch []byte) compute.Source {
+	cold := mem(m).host
+	if c.unit == nil {
+		from := int(c.Expert)*(m.Rows/experts) + first
+		return host.Rows(cold, from, from+n, scratch)
+	}
+	size := m.Type.RowBytes(m.Cols)
+	src := compute.Source{Name: m.Name, Type: m.Type, Rows: n, Cols: m.Cols, Data: scratch[:n*size]}
+	for r := range n {
+		row := src.Data[r*size:][:size]
+		copy(row, c.unit.Row(cold, 0, first+r, row))
+	}
+	return src
 }
 
 // close ends the copies in progress, so that weights are no longer read or written.

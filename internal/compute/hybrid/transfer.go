@@ -22,6 +22,14 @@ type Streaming struct {
 // Sends reports whether anything is sent.
 func (s Streaming) Sends() bool { return s.Tokens > 0 || s.Experts > 0 }
 
+// Staged returns the bytes of RAM that chunks pass through.
+func (s Streaming) Staged() int64 {
+	if !s.Sends() {
+		return 0
+	}
+	return Rooms * s.Bytes
+}
+
 // Rooms are the chunks of weights that a GPU has memory for: while it computes with one, the next is copied to it and
 // the host packs those after that.
 const Rooms = 4

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // Bundle implements compute.Device. The host keeps the units that are not on the GPU.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
-	return bundle(d.host, prior, parts)
+	return d.bundle(prior, parts)
 }
 
 // Keep implements compute.Device.
@@ -24,7 +25,7 @@ func (d *Device) Step(tokens int) { d.host.Step(tokens) }
 
 // Bundle implements compute.Device.
 func (f *MultiGPU) Bundle(prior []float64, parts ...*compute.Matrix) error {
-	return bundle(f.host(), prior, parts)
+	return f.pairs[mem(parts[0]).home].bundle(prior, parts)
 }
 
 // Keep implements compute.Device.
@@ -36,13 +37,14 @@ func (f *MultiGPU) Keep(ctx context.Context, progress func(done, total int64)) e
 // Step implements compute.Device.
 func (f *MultiGPU) Step(tokens int) { f.host().Step(tokens) }
 
-// bundle bundles the host's parts. The first units may be on a GPU.
-func bundle(host Host, prior []float64, parts []*compute.Matrix) error {
+// bundle bundles the host's parts. The first units may be on the GPU.
+func (d *Device) bundle(prior []float64, parts []*compute.Matrix) error {
 	var on []*compute.Matrix
-	units := 0
+	units, bytes := 0, int64(0)
 	for _, p := range parts {
 		if m := mem(p); m.units > 0 {
 			on, units = append(on, m.host), m.units
+			bytes += int64(m.host.Rows/units) * int64(p.Type.RowBytes(p.Cols))
 		}
 	}
 	switch {
@@ -53,18 +55,26 @@ func bundle(host Host, prior []float64, parts []*compute.Matrix) error {
 	}
 	if prior != nil {
 		prior = slices.Clone(prior[max(0, len(prior)-units):])
-		if m := mem(parts[0]); m.slots {
-			clear(prior[:m.hot*units/parts[0].Rows]) // the GPU has these
+	}
+	if m := mem(parts[0]); m.slots {
+		d.slots.unit = max(d.slots.unit, bytes)
+		if prior == nil {
+			prior = make([]float64, units)
+		}
+		for e := range m.hot * units / parts[0].Rows {
+			prior[e] = -1 // the GPU has it: RAM first has the others
 		}
 	}
-	return host.Bundle(prior, on...)
+	return d.host.Bundle(prior, on...)
 }
 
-// lend makes the host reserve RAM for the chunks that are sent to GPUs for prompts; GPUs take turns. If it has too little
-// RAM, the host computes prompts itself.
+// lend makes the host reserve RAM for the experts that are copied to GPUs' slots, and for the chunks that are sent to
+// GPUs for prompts; GPUs take turns with these. If it has too little RAM, experts stay where they are, and the host
+// computes prompts itself.
 func lend(host Host, pairs ...*Device) {
 	most := int64(0)
 	for _, d := range pairs {
+		d.slots.borrows = d.slots.unit > 0 && host.Lend(residency.Copies, d.slots.unit)
 		if d.experts && d.streaming.Experts > 0 {
 			most = max(most, d.streaming.Bytes)
 		}

@@ -94,7 +94,7 @@ func PublishedExperts(out io.Writer, description string) error {
 			}
 			w := e.Ways
 			_, at, _ := strings.Cut(w[1].Name, " ")
-			following := "– | –" // experts on the disk follow no text
+			following := "– | –" // experts that are known to be used most stay
 			if len(w) > 3 {
 				following = fmt.Sprintf("%s | %.0f %%", rate(&w[3]), 100*w[3].Hits)
 			}

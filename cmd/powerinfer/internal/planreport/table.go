@@ -195,8 +195,8 @@ func (d *Report) following() string {
 		return ""
 	}
 	says := "Experts follow the text: those on a GPU are exchanged for what the text uses;\n" +
-		"hits are a simulated text's (docs/placement.md). That is the default where RAM has room\n" +
-		"and it should be 5 % faster; --moe-cache-mib N has it anyway, 0 never."
+		"hits are a simulated text's (docs/placement.md). That is the default where it should be\n" +
+		"5 % faster and RAM has room, or experts stay on the disk; --moe-cache-mib N has it anyway, 0 never."
 	if d.follows {
 		says += "\nThe layers above are those of this way."
 	}
