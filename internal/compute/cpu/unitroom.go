@@ -32,11 +32,11 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	}
 	total := s.use.OnDisk
 	for _, c := range s.classes {
-		c.slots = int(min(float64(c.units), float64(s.forSlots)/float64(total)*float64(c.units)))
-		if c.slots < 1 {
+		c.own = int(min(float64(c.units), float64(s.forSlots)/float64(total)*float64(c.units)))
+		if c.own < 1 {
 			return fmt.Errorf("%d MiB of memory have no room for a unit of %d MiB; give more memory", s.budget>>20, c.bytes>>20)
 		}
-		if err := c.allocate(d); err != nil {
+		if err := c.allocate(d, s.lendable()); err != nil {
 			return err
 		}
 		s.use.Slots += int64(c.slots)
@@ -71,10 +71,12 @@ func (s *store) classify(b *bundle) {
 	s.use.OnDisk += int64(b.units) * b.class.bytes
 }
 
-// allocate makes the class's slots.
-func (c *class) allocate(d *Device) error {
+// allocate makes the class's slots: its own, and those with memory for so many whole layers.
+func (c *class) allocate(d *Device, wholes int) error {
+	rows := c.own + wholes*c.largest()
+	c.slots = min(c.units, rows)
 	for _, size := range c.sizes {
-		slab, err := d.mem.bytes(c.slots * size)
+		slab, err := d.mem.bytes(rows * size)
 		if err != nil {
 			return err
 		}
