@@ -402,8 +402,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Guesses leave room for what is needed, and work on what came does not keep the disk idle.
-func TestRoomForTheUrgent(t *testing.T) {
+// No more pieces than the depth are read at once, and work on what came does not keep the disk idle.
+func TestReadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reading atomic.Int64
 		f, _ := troubled(t, 64*apart, func(int64, int) (int, error) {
@@ -426,7 +426,7 @@ func TestRoomForTheUrgent(t *testing.T) {
 		for i := range int64(20) {
 			r.Later(slow(i))
 		}
-		check(2, "guesses alone")
+		check(4, "guesses alone")
 		for i := range int64(20) {
 			r.Read(slow(20 + i))
 		}

@@ -49,7 +49,6 @@ type Reader struct {
 	later   queue // Later's
 	reading int   // batches that are being read
 	bytes   int64 // of them
-	guesses int   // those of Later
 	active  int   // batches that are being read, or with a Done that has not returned
 	spare   []*batch
 	closed  bool
@@ -95,7 +94,7 @@ func NewReader(depth int) (*Reader, error) {
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
 // Later queues pieces that may not be needed after all. They are read while none of Read's pieces waits and little is
-// being read, at most half of the reader's depth at once, so that needed pieces come first.
+// being read, so that needed pieces come first.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -199,7 +198,6 @@ func (r *Reader) leave(b *batch) {
 type batch struct {
 	pieces   []*Piece
 	from, to int64 // the aligned range
-	guess    bool  // they were Later's
 	span     span
 	memory   []byte // of the span
 	came     int    // bytes that the ring read; negative: it could not
@@ -234,14 +232,13 @@ func (r *Reader) take() *batch {
 	}
 	q, most := &r.now, int64(mostReading)
 	if q.first == nil {
-		if q, most = &r.later, mostGuessed; q.first == nil || r.guesses >= (r.depth+1)/2 {
+		if q, most = &r.later, mostGuessed; q.first == nil {
 			return nil
 		}
 	}
 	last := len(r.spare) - 1 // one is left, since fewer than 2·depth are active
 	b := r.spare[last]
 	r.spare = r.spare[:last]
-	b.guess = q == &r.later
 	b.from, b.to = q.first.extent()
 	end := q.first.next
 	for ; end != nil && end.joins(b); end = end.next {
@@ -269,9 +266,6 @@ func (r *Reader) take() *batch {
 	r.reading++
 	r.bytes += b.to - b.from
 	r.active++
-	if b.guess {
-		r.guesses++
-	}
 	return b
 }
 
@@ -316,9 +310,6 @@ func (r *Reader) came(b *batch) {
 	r.reading--
 	r.bytes -= b.to - b.from
 	r.usage.end(b, r.reading)
-	if b.guess {
-		r.guesses--
-	}
 	for _, p := range b.pieces {
 		p.busy = false
 	}

@@ -77,7 +77,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 			unit := c.parts * int64(c.typ.RowBytes(256))
 			reads := int64(0)
 			for _, from := range []*bundle.File{nil, bundled} {
-				got, use, units := run((1024+700)*unit*5/4, from)
+				got, use, units := run((1024+300)*unit*5/4, from)
 				for i := range want {
 					if !slices.Equal(got[i], want[i]) {
 						t.Fatalf("bundled=%t: token %d: other bytes than in RAM", from != nil, i)

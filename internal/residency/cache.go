@@ -44,6 +44,7 @@ type Cache struct {
 	units  []cachedUnit
 	seats  []seat       // [slots]
 	free   []int32      // slots that hold nothing; the last one is taken first
+	open   int          // slots from this one on are closed
 	order  []ranked     // heap of 4 children a node: what may be evicted, the least first
 	step   uint16       // counts steps
 	passed []passedUnit // may be evicted before those in order; by falling weight, and the last one goes first
@@ -115,7 +116,7 @@ func (u CacheUse) Uses() int64 { return u.Hits + u.Misses + u.GuessesUsed }
 func NewCache(slots int, t CacheTuning) *Cache {
 	c := &Cache{
 		tuning: t, long: 1 / -math.Expm1(-math.Ln2/t.HalfLife), now: 1, each: 1,
-		seats: make([]seat, slots), free: make([]int32, slots), order: make([]ranked, 0, slots),
+		seats: make([]seat, slots), free: make([]int32, slots), order: make([]ranked, 0, slots), open: slots,
 		burst: max(math.Ceil(t.Burst*float64(slots)), float64(min(leastBurst, (slots+1)/2))), right: 1,
 	}
 	c.credit = c.burst
@@ -333,14 +334,44 @@ func (c *Cache) Drop(unit int32) {
 		i := slices.IndexFunc(c.order, func(r ranked) bool { return r.slot == s })
 		c.remove(i)
 	}
-	if c.units[unit].guess {
-		c.units[unit].guess = false
+	c.forget(unit)
+	*y = seat{unit: Absent}
+	c.free = append(c.free, s)
+}
+
+// Close makes the slots from first on hold nothing, and gives them to no unit until Open, so that their memory can be
+// used otherwise. None of them may be held.
+func (c *Cache) Close(first int) {
+	closed := func(slot int32) bool { return int(slot) >= first }
+	for s := first; s < c.open; s++ {
+		if u := c.seats[s].unit; u != Absent {
+			c.forget(u)
+			c.seats[s] = seat{unit: Absent}
+		}
+	}
+	c.open = min(c.open, first)
+	c.free = slices.DeleteFunc(c.free, closed)
+	c.order = slices.DeleteFunc(c.order, func(r ranked) bool { return closed(r.slot) })
+	c.reorder()
+}
+
+// Open ends Close.
+func (c *Cache) Open() {
+	for s := len(c.seats) - 1; s >= c.open; s-- {
+		c.free = append(c.free, int32(s))
+	}
+	c.open = len(c.seats)
+}
+
+// forget makes a unit absent. A guess counts as never made.
+func (c *Cache) forget(unit int32) {
+	u := &c.units[unit]
+	if u.guess {
+		u.guess = false
 		c.use.Guessed--
 		c.credit = min(c.credit+1, c.burst)
 	}
-	*y = seat{unit: Absent}
-	c.units[unit].slot = Absent
-	c.free = append(c.free, s)
+	u.slot = Absent
 }
 
 // Counted returns the cache's counts.

@@ -21,10 +21,11 @@ type plainCache struct {
 	slot     []int32
 	unit     []int32 // [slots]
 	holds    []int
+	open     int // slots
 }
 
 func newPlain(units, slots int, halfLife int64) *plainCache {
-	p := &plainCache{halfLife: halfLife, tokens: 1, holds: make([]int, slots)}
+	p := &plainCache{halfLife: halfLife, tokens: 1, holds: make([]int, slots), open: slots}
 	for range units {
 		p.weight, p.slot = append(p.weight, new(big.Float).SetPrec(200)), append(p.slot, residency.Absent)
 	}
@@ -51,7 +52,7 @@ func (p *plainCache) use(u int32, n int64) {
 
 func (p *plainCache) admit(u int32) (slot, lost int32, ok bool) {
 	best := -1
-	for s, v := range p.unit {
+	for s, v := range p.unit[:p.open] {
 		if v == residency.Absent {
 			best = s
 			break
@@ -72,6 +73,16 @@ func (p *plainCache) admit(u int32) (slot, lost int32, ok bool) {
 	}
 	p.unit[best], p.slot[u], p.holds[best] = u, int32(best), 1
 	return int32(best), lost, true
+}
+
+// close empties the slots from first on, and admits units to none of them.
+func (p *plainCache) close(first int) {
+	for s := first; s < p.open; s++ {
+		if u := p.unit[s]; u != residency.Absent {
+			p.drop(u)
+		}
+	}
+	p.open = first
 }
 
 // near says that two weights are the same but for rounding, so that either may go.
@@ -194,12 +205,30 @@ func againstPlain(t *testing.T, units, slots int, halfLife int64, steps, most in
 				held[u]--
 			}
 		}
-		check(t, c, units, slots, held)
+		if r.IntN(20) == 0 {
+			closeSome(r, c, p)
+		}
+		check(t, c, units, p.open, held)
 	}
 	if admissions < steps/10 {
 		t.Errorf("only %d admissions", admissions)
 	}
 	t.Logf("%d admissions, %d refused, %d ties", admissions, refusals, ties)
+}
+
+// closeSome closes the slots after the last one that is held, or some of them, and opens all others.
+func closeSome(r *rand.Rand, c *residency.Cache, p *plainCache) {
+	first := 1
+	for s, holds := range p.holds {
+		if holds > 0 {
+			first = s + 1
+		}
+	}
+	c.Open()
+	p.open = len(p.unit)
+	first += r.IntN(p.open - first + 1)
+	c.Close(first)
+	p.close(first)
 }
 
 // draw returns a unit. Units with low numbers are more likely.

@@ -29,6 +29,10 @@ func TestGuessesPay(t *testing.T) {
 		t.Errorf("guesses in %d of 640 steps, which they make faster again", n)
 	}
 	p = guessPay{}
+	if n := count(320, 32*time.Millisecond, 30*time.Millisecond); n < 290 {
+		t.Errorf("guesses in %d of 320 steps, which differ by less than steps do by chance", n)
+	}
+	p = guessPay{}
 	count(40, 2*time.Millisecond, 3*time.Millisecond)
 	for p.without {
 		count(1, 2*time.Millisecond, 3*time.Millisecond)

@@ -111,7 +111,7 @@ func (f *sparseFFN) list(lists *set) {
 // succeeded. deciding: no activations are in scratch memory yet.
 func (f *sparseFFN) bring(deciding bool) bool {
 	y, s := &f.disk, f.d.units
-	if n := len(y.units); n > y.b.class.slots || f.tokens > compute.FewTokens && promptPicks*n > f.n {
+	if n := len(y.units); n > s.open(y.b.class) || f.tokens > compute.FewTokens && promptPicks*n > f.n {
 		s.count(y.b, y.units, y.uses)
 		return f.bringWhole()
 	}

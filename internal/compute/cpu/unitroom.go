@@ -31,7 +31,7 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 		return err
 	}
 	for _, c := range s.classes {
-		if err := c.allocate(d); err != nil {
+		if err := c.allocate(d, s.lendable()); err != nil {
 			return err
 		}
 		s.use.Slots += int64(c.slots)
@@ -51,7 +51,7 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	return nil
 }
 
-// share gives each class its slots: one, and the same share of its other units.
+// share gives each class its own slots: one, and the same share of its other units.
 func (s *store) share() error {
 	least := int64(0)
 	for _, c := range s.classes {
@@ -63,7 +63,7 @@ func (s *store) share() error {
 	}
 	others := max(1, s.use.OnDisk-least)
 	for _, c := range s.classes {
-		c.slots = 1 + int(float64(c.units-1)*float64(min(room, others))/float64(others))
+		c.own = 1 + int(float64(c.units-1)*float64(min(room, others))/float64(others))
 	}
 	return nil
 }
@@ -83,10 +83,12 @@ func (s *store) classify(b *bundle) {
 	s.use.OnDisk += int64(b.units) * b.class.bytes
 }
 
-// allocate makes the class's slots.
-func (c *class) allocate(d *Device) error {
+// allocate makes the class's slots: its own, and those with memory for so many whole layers.
+func (c *class) allocate(d *Device, wholes int) error {
+	rows := c.own + wholes*c.largest()
+	c.slots = min(c.units, rows)
 	for _, size := range c.sizes {
-		slab, err := d.mem.bytes(c.slots * size)
+		slab, err := d.mem.bytes(rows * size)
 		if err != nil {
 			return err
 		}

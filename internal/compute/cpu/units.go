@@ -23,7 +23,7 @@ import (
 // it.
 type store struct {
 	budget   int64 // bytes for slots and whole layers
-	forSlots int64 // bytes for slots alone
+	forSlots int64 // bytes for slots that no whole layer takes
 	reader   pieceReader
 	bundles  []*bundle
 	classes  []*class
@@ -31,6 +31,8 @@ type store struct {
 	trace    *trace.Log
 	tokens   int           // tokens of the step
 	wholes   []*wholeLayer // whole layers, if there are neurons
+	closed   bool          // whole layers have the memory of the class's last slots
+	wholeFew bool          // a step of few tokens needed a whole layer
 	copies   rowCopies
 
 	// For the operation in progress
@@ -77,7 +79,8 @@ type class struct {
 	bytes   int64 // bytes of a unit
 	units   int
 	slots   int
-	slabs   [][]byte // by part: [slots][size]
+	own     int      // the first slots: whole layers never take their memory
+	slabs   [][]byte // by part: [own][size], then the rows of each whole layer, which are the other slots
 	cache   *residency.Cache
 	bundles []*bundle
 	kept    int // units that bundles keep or that are borrowed
@@ -241,6 +244,7 @@ func (d *Device) Step(tokens int) {
 	d.neuronGuess.pays.step()
 	d.units.letAllGo()
 	d.units.tokens = tokens
+	d.units.takeMemoryBack()
 	for _, c := range d.units.classes {
 		c.cache.Step(tokens)
 	}
@@ -345,7 +349,7 @@ func (s *store) admit() {
 	defer s.flush()
 	most := len(s.units)
 	if s.tokens > compute.FewTokens {
-		most = max(4*leastWave, s.b.class.slots/4)
+		most = max(4*leastWave, s.open(s.b.class)/4)
 	}
 	for ; s.asked < len(s.units); s.asked++ {
 		if s.held[s.asked] || s.done[s.asked] {

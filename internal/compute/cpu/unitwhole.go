@@ -24,12 +24,12 @@ const (
 	wholeShare = 8
 )
 
-// wholeLayer is memory for all rows of a layer of neurons in order, for steps that need many. Rows in slots are copied
-// from there; the others are read in the file's order. Rows never change, so they stay valid.
+// wholeLayer is all rows of a layer of neurons in order, for steps that need many. Rows in slots are copied from there;
+// the others are read in the file's order. Rows never change, so they stay valid as long as the memory is the layer's.
 type wholeLayer struct {
 	s    *store
-	at   int // among the store's whole layers
-	data []byte
+	at   int     // among the store's whole layers
+	data []byte  // nil: the memory is that of slots, see store.lend
 	b    *bundle // the bundle with rows here, or with rows on their way; nil: none
 
 	reads   []*wholeRead
@@ -67,8 +67,9 @@ func wholePart(p *part, units int) int64 {
 	return (int64(p.size)*int64(units) + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// addWholes allocates whole layers if there are neurons on disk: two if they take little of the memory, so that one is
-// read while the other is computed, else one. The rest is for slots.
+// addWholes makes whole layers if there are neurons on disk: two if they take little of the memory, so that one is read
+// while the other is computed, else one. The rest is for slots. If all units are neurons of one size, the whole layers'
+// memory is that of more slots as long as no step needs it.
 func (s *store) addWholes(d *Device) error {
 	s.forSlots = s.budget
 	largest := int64(0)
@@ -90,13 +91,72 @@ func (s *store) addWholes(d *Device) error {
 	}
 	s.copies.fn = s.copyRows
 	for i := range n {
-		data, err := d.mem.bytes(int(largest))
-		if err != nil {
+		y := &wholeLayer{s: s, at: i}
+		if s.wholes = append(s.wholes, y); len(s.classes) == 1 {
+			continue
+		}
+		var err error
+		if y.data, err = d.mem.bytes(int(largest)); err != nil {
 			return err
 		}
-		s.wholes = append(s.wholes, &wholeLayer{s: s, at: i, data: data})
 	}
 	return nil
+}
+
+// lendable returns the number of whole layers with memory that is that of slots, too.
+func (s *store) lendable() int {
+	if len(s.classes) > 1 {
+		return 0
+	}
+	return len(s.wholes)
+}
+
+// largest returns the most units of a bundle.
+func (c *class) largest() (units int) {
+	for _, b := range c.bundles {
+		units = max(units, b.units)
+	}
+	return units
+}
+
+// lend gives whole layers their memory, if slots have it. What is in these slots is lost.
+func (s *store) lend() {
+	s.wholeFew = s.wholeFew || s.tokens <= compute.FewTokens
+	if s.closed || s.lendable() == 0 {
+		return
+	}
+	for s.under > 0 { // guesses hold slots
+		s.await(1)
+	}
+	s.closed = true
+	s.classes[0].cache.Close(s.classes[0].own)
+}
+
+// takeMemoryBack begins a step: one of few tokens has all slots, unless the last of these steps needed a whole layer.
+func (s *store) takeMemoryBack() {
+	if s.tokens > compute.FewTokens {
+		return
+	}
+	again := s.wholeFew
+	s.wholeFew = false
+	if again || !s.closed {
+		return
+	}
+	for _, y := range s.wholes {
+		y.under.Wait()
+		y.failed.Store(nil)
+		y.b = nil
+	}
+	s.closed = false
+	s.classes[0].cache.Open()
+}
+
+// open returns the number of a class's slots that units may have now.
+func (s *store) open(c *class) int {
+	if s.closed {
+		return c.own
+	}
+	return c.slots
 }
 
 // addWholeParts makes the matrices of b, a bundle of neurons, in whole layers.
@@ -108,7 +168,12 @@ func (s *store) addWholeParts(b *bundle) {
 		list, at := make([]compute.Matrix, len(b.parts)), int64(0)
 		for i, p := range b.parts {
 			w := *mem(p.m)
-			w.data, w.disk = y.data[at:][:b.units*p.size], nil
+			w.disk = nil
+			if y.data == nil {
+				w.data = b.class.slabs[i][(b.class.own+y.at*b.class.largest())*p.size:][:b.units*p.size]
+			} else {
+				w.data = y.data[at:][:b.units*p.size]
+			}
 			list[i] = *p.m
 			list[i].Mem = &w
 			at += wholePart(p, b.units)
@@ -136,6 +201,7 @@ func (b *bundle) unitAt(i int) (unit int32, place int64) {
 // wholeOf returns b's parts with all rows in order. ahead: the next layer will be needed as a whole, too.
 func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
 	s := d.units
+	s.lend()
 	y := s.wholeFor(b)
 	var err error
 	if y.b == b {
