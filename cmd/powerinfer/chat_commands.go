@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -254,7 +255,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 		return nil
 	}
 	before := t.command.String("model")
-	if err := useModel(ctx, t.command, name, "model"); err != nil {
+	if err := modelname.Use(ctx, t.command, name, "model"); err != nil {
 		return err
 	}
 	next := *t
@@ -300,7 +301,7 @@ func (t *talk) value(name string) any {
 // set changes a sampling option, or shows them all.
 func (t *talk) set(argument string) error {
 	c := t.command
-	options := append(flags.Sampling(), lengthFlag())
+	options := append(flags.Sampling(), flags.Length())
 	if argument == "" {
 		for _, f := range options {
 			name := f.Names()[0]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
@@ -42,7 +43,7 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 func (t *talk) answerLimit(prompted int) (limit int, own bool) {
 	c := t.command
 	if c.IsSet("n-predict") || c.Bool("context-shift") || c.Bool("single-turn") {
-		return mostTokens(c.Int("n-predict")), false
+		return flags.MostTokens(c.Int("n-predict")), false
 	}
 	context := t.model.Info().Context
 	free := context - prompted

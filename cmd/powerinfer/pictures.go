@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v3"
@@ -49,12 +48,4 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 		text += fmt.Sprintf(", for about %.1f s", float64(need.Products)/rate)
 	}
 	return text + ", if the processor computes it. A GPU does where it has room.", nil
-}
-
-// fetchTower fetches the tower that --mmproj names at the hub.
-func fetchTower(ctx context.Context, c *cli.Command) error {
-	if !flags.Has(c, "mmproj") || c.String("mmproj") == "" {
-		return nil
-	}
-	return useModel(ctx, c, c.String("mmproj"), "mmproj")
 }
