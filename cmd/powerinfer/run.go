@@ -162,7 +162,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
-	g.Looking = looking()
+	g.Looking = progress.Looking()
 	g.Progress = text.bar.Count
 	res, generated, err := generate(ctx, m, ids, g, text)
 	if err != nil {
