@@ -12,6 +12,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/batchfile"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -47,7 +48,7 @@ shards have an output each. A prompt that cannot be continued is answered by a l
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`, also a pipe or device; without it, or with -, they go to standard output"},
 			&cli.StringFlag{Name: "shard", Usage: "answer only one share of the lines: `I/N` is every Nth line from line I on, counted from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
-			lengthFlag(),
+			flags.Length(),
 		}, flags.Extension(), grammarFlags(), flags.Sampling(), []cli.Flag{traceFlag()}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBatch(ctx, c, t) })
@@ -66,7 +67,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
-	usual := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Reproducible: true}
+	usual := powerinfer.Generation{Max: flags.MostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Reproducible: true}
 	if err := readGrammar(c, &usual); err != nil {
 		return err
 	}
@@ -77,26 +78,26 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	if err != nil {
 		return err
 	}
-	prompts, err := readPrompts(c.String("file"), text)
+	prompts, err := batchfile.Read(c.String("file"), text)
 	if err != nil {
 		return err
 	}
 	if c.IsSet("shard") {
-		if prompts, err = shard(prompts, c.String("shard")); err != nil {
+		if prompts, err = batchfile.Shard(prompts, c.String("shard")); err != nil {
 			return err
 		}
 	}
-	answers, err := openAnswers(ctx, c.String("output"))
+	answers, err := batchfile.Create(ctx, c.String("output"))
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if e := answers.close(); err == nil {
+		if e := answers.Close(); err == nil {
 			err = e
 		}
 	}()
 	total := len(prompts)
-	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
+	prompts = slices.DeleteFunc(prompts, func(p batchfile.Prompt) bool { return answers.Has(&p) })
 	if len(prompts) < total {
 		fmt.Fprintf(screen.Err, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
 	}
@@ -123,7 +124,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 type batch struct {
 	model   *powerinfer.Model
 	usual   powerinfer.Generation // what the flags say
-	answers *answers
+	answers *batchfile.Answers
 
 	mu    sync.Mutex
 	texts int               // that were generated
@@ -131,10 +132,10 @@ type batch struct {
 }
 
 // run continues prompts in their order, parallel at a time.
-func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) error {
+func (b *batch) run(ctx context.Context, prompts []batchfile.Prompt, parallel int) error {
 	bar := progress.New("continuing prompts", progress.Runs)
 	defer bar.Finish()
-	next := make(chan *batchPrompt)
+	next := make(chan *batchfile.Prompt)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var group sync.WaitGroup
@@ -173,8 +174,8 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 
 // answer continues p and writes the result. What is wrong with the prompt is its answer. An error means that the output
 // cannot be written, that the model's file cannot be read any more, or that ctx has ended.
-func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
-	a := batchAnswer{ID: p.ID}
+func (b *batch) answer(ctx context.Context, p *batchfile.Prompt) error {
+	a := batchfile.Answer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -189,7 +190,7 @@ func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 		a.PromptTokens, a.CachedTokens = res.Prompt+res.Cached, res.Cached
 		b.add(&res)
 	}
-	return b.answers.write(&a)
+	return b.answers.Write(&a)
 }
 
 // add adds a text to the sums.
@@ -204,8 +205,8 @@ func (b *batch) add(r *powerinfer.Result) {
 }
 
 // generate continues p and returns its text.
-func (b *batch) generate(ctx context.Context, p *batchPrompt) (powerinfer.Result, string, error) {
-	g, err := p.generation(b.usual, b.model)
+func (b *batch) generate(ctx context.Context, p *batchfile.Prompt) (powerinfer.Result, string, error) {
+	g, err := p.Generation(b.usual, b.model)
 	if err != nil {
 		return powerinfer.Result{}, "", err
 	}

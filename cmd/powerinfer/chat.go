@@ -4,24 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
-	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
-	"github.com/powerinfer-go/powerinfer/internal/terminal"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/talk"
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func chatCommand() *cli.Command {
@@ -38,256 +33,137 @@ echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "ta
 	}
 }
 
-// talk is a conversation of a user with an open model.
-type talk struct {
-	command     *cli.Command // /set changes its flags
-	model       *powerinfer.Model
-	trace       *powerinfer.Trace // nil: nothing is traced
-	said        conversation.Conversation
-	format      *answer.Format        // nil: answers are read as they are
-	sampling    powerinfer.Sampling   // for the next answer, without its seed
-	constraint  powerinfer.Generation // grammar or schema of every answer
-	input       editor.Reader
-	interactive bool                 // a person sits there
-	styled      bool                 // escape sequences may be written
-	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
-	keep        int                  // tokens of a prompt that a shift of the context leaves
-	attached    string               // by /read, to the next message
-	pictures    []attachment.Picture // by /image, to the next message
-
-	load            time.Duration // time to load the model
-	answers, tokens int           // so far
-	further         int           // tokens after an answer's first
-	time            time.Duration // that generating these took
-	last            powerinfer.Result
-	evaluated       []int32 // the text with keys and values in the model: the last answer with its prompt, or the text that /load read
-}
-
 // runChat holds a conversation.
 func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	t, err := openTalk(ctx, c, trace)
+	o, err := readTalk(c)
 	if err != nil {
 		return err
 	}
-	defer func() { t.model.Close() }() // which /model changes
-	t.interactive = screen.Interactive()
-	plain := c.Bool("simple-io") || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
-	t.styled = !plain && screen.Out.IsTerminal()
-	if t.interactive {
-		signal.Reset(os.Interrupt) // which ends any other command
-		interrupts := make(chan os.Signal, 1)
-		signal.Notify(interrupts, os.Interrupt)
-		t.interrupts = interrupts
-	}
-	if t.interactive && !plain {
-		lines, err := editor.Open(ctx, "chat-history.jsonl", completeAction)
-		if err != nil {
-			return err
+	o.Open = func(ctx context.Context, name string) (m talk.Model, err error) {
+		before := c.String("model")
+		if name != "" {
+			if err := modelname.Use(ctx, c, name, "model"); err != nil {
+				return m, err
+			}
 		}
-		defer lines.Close()
-		t.input = lines
-	} else {
-		t.input = editor.Plain(ctx, os.Stdin, t.interrupts, t.interactive)
-	}
-	t.greet()
-	if err := t.tellPictures(t.pictures); err != nil {
-		return err
-	}
-	if err := t.converse(ctx); err != nil {
-		return err
-	}
-	if !t.interactive {
-		fmt.Fprintf(screen.Err, "%s, %s generated", quantity.Of(t.answers, "answer"), quantity.Of(t.tokens, "token"))
-		if t.further > 0 && t.time > 0 {
-			fmt.Fprintf(screen.Err, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
+		if m, err = openTalk(ctx, c, trace); err != nil {
+			err = errors.Join(err, c.Set("model", before))
 		}
-		fmt.Fprintln(screen.Err)
+		return m, err
 	}
-	return nil
+	if c.IsSet("prompt") || c.IsSet("file") {
+		o.First = func() (string, error) { return readText(c) }
+	}
+	if flags.IsDemo(c) {
+		o.About = demoNote
+	}
+	return talk.Run(ctx, o)
 }
 
-// openTalk opens the model and reads all flags.
-func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*talk, error) {
+// readTalk reads the flags of a conversation.
+func readTalk(c *cli.Command) (o talk.Options, err error) {
 	if err := flags.CheckGeneration(c); err != nil {
-		return nil, err
+		return o, err
 	}
 	if c.IsSet("prompt-cache") {
-		return nil, errors.New("--prompt-cache is for a text that is continued; /save keeps a conversation with its keys and values, /load goes on with it")
+		return o, errors.New("--prompt-cache is for a text that is continued; /save keeps a conversation with its keys and values, /load goes on with it")
 	}
 	if n := c.Int64("save-cache"); n < 0 || n > 1<<40 {
-		return nil, fmt.Errorf("--save-cache %d is not a number of MiB", n)
+		return o, fmt.Errorf("--save-cache %d is not a number of MiB", n)
 	}
-	t := &talk{command: c, trace: trace}
-	var err error
-	if t.said.System, err = readSystem(c); err != nil {
-		return nil, err
+	o = talk.Options{
+		Flags: flags.NewChanging(c), SingleTurn: c.Bool("single-turn"), Multiline: c.Bool("multiline-input"), Plain: c.Bool("simple-io"),
+		Shift: c.Bool("context-shift"), SaveCache: c.Int64("save-cache"),
 	}
-	if t.said.Kwargs, err = flags.ReadKwargs(c); err != nil {
-		return nil, err
+	if o.System, err = readSystem(c); err != nil {
+		return o, err
 	}
-	if err := readGrammar(c, &t.constraint); err != nil {
-		return nil, err
+	if o.Kwargs, err = flags.ReadKwargs(c); err != nil {
+		return o, err
 	}
-	if t.keep, err = flags.ReadKeep(c); err != nil {
-		return nil, err
+	if err := readGrammar(c, &o.Constraint); err != nil {
+		return o, err
 	}
-	if t.pictures, err = readImages(c); err != nil {
-		return nil, err
+	if o.Keep, err = flags.ReadKeep(c); err != nil {
+		return o, err
 	}
-	return t, t.openModel(ctx)
+	o.Pictures, err = readImages(c)
+	return o, err
 }
 
-// openModel opens the model that -m names, with its template and its settings for sampling.
-func (t *talk) openModel(ctx context.Context) error {
-	begin := time.Now()
-	template, err := modelTemplate(t.command)
+// openTalk opens the model that -m names, with its template and its settings for sampling.
+func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (m talk.Model, err error) {
+	if m.Template, err = modelTemplate(c); err != nil {
+		return m, err
+	}
+	if m.Model, err = open(ctx, c, func(o *powerinfer.Options) { o.Trace = trace }); err != nil {
+		return m, err
+	}
+	if m.Sampling, err = flags.ReadSampling(c, m.Model); err != nil {
+		return m, errors.Join(err, m.Close())
+	}
+	m.Name = c.String("model")
+	return m, nil
+}
+
+// talks reports whether run is to hold a conversation.
+func talks(c *cli.Command) bool {
+	if c.Bool("no-conversation") {
+		return false
+	}
+	onlyChat := slices.ContainsFunc(flags.Chat(), func(f cli.Flag) bool {
+		return c.IsSet(f.Names()[0]) && !c.IsSet("prompt") && !c.IsSet("file")
+	})
+	if c.IsSet("prompt-cache") && !c.Bool("conversation") {
+		return false
+	}
+	return c.Bool("conversation") || onlyChat || !c.IsSet("prompt") && !c.IsSet("file") && screen.Interactive()
+}
+
+// readSystem returns the system's text.
+func readSystem(c *cli.Command) (string, error) {
+	if !c.IsSet("system-prompt-file") {
+		return c.String("system-prompt"), nil
+	}
+	if c.IsSet("system-prompt") {
+		return "", errors.New("--system-prompt and --system-prompt-file both name the system's text; give one")
+	}
+	text, err := readFile(c.String("system-prompt-file"), wholefile.Setting)
+	return strings.TrimSuffix(text, "\n"), err
+}
+
+// modelTemplate returns the template that the flags name or that the model's file holds, nil where there is none. It is
+// read before the model is loaded, so that a template that cannot be used is known at once.
+func modelTemplate(c *cli.Command) (*chat.Template, error) {
+	f, err := openModel(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m, err := open(ctx, t.command, func(o *powerinfer.Options) { o.Trace = t.trace })
-	if err != nil {
-		return err
-	}
-	chosen, err := flags.ReadSampling(t.command, m)
-	if err != nil {
-		return errors.Join(err, m.Close())
-	}
-	t.model, t.load, t.sampling, t.said.Template, t.format = m, time.Since(begin), chosen, template, nil
-	t.evaluated, t.said.Left = nil, 0 // its cache is empty, and its context may have room for all messages
-	if template != nil {
-		can := template.Can(false)
-		t.format = answer.FormatOf(template.Source(), can.Tools, can.ToolCalls)
-	}
-	return nil
+	defer f.Close()
+	return readTemplate(c, f)
 }
 
-// greet tells the user which model answers.
-func (t *talk) greet() {
-	if t.interactive && !t.command.Bool("single-turn") {
-		i := t.model.Info()
-		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", screen.Plain(i.Name), quantity.Of(i.Context, "token"))
-	}
-	switch {
-	case flags.IsDemo(t.command):
-		t.note("%s", demoNote)
-	case t.said.Template == nil:
-		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")
-	}
-}
-
-// note tells the user something, on standard error.
-func (t *talk) note(format string, a ...any) {
-	line := t.fitted(terminal.Clean(fmt.Sprintf(format, a...)), "")
-	if t.styled && t.interactive && screen.Err.IsTerminal() {
-		fmt.Fprintln(screen.Err.Styled(), screen.Faint+line+screen.Normal)
-		return
-	}
-	fmt.Fprintln(screen.Err, line)
-}
-
-// fitted returns text broken between words to the width of the terminal's window. All lines except the first begin with
-// indent. If the output is a pipe, the text does not change.
-func (t *talk) fitted(text, indent string) string {
-	if !t.interactive {
-		return text
-	}
-	width, _ := screen.Err.Size()
-	return screen.Broken(text, indent, width)
-}
-
-// converse answers -p or -f, if given, and then what the user types.
-func (t *talk) converse(ctx context.Context) error {
-	c := t.command
-	if c.IsSet("prompt") || c.IsSet("file") {
-		text, err := readText(c)
-		if err != nil {
-			return err
+// readTemplate returns the template that the flags name or that f holds, nil where there is none.
+func readTemplate(c *cli.Command, f *gguf.File) (*chat.Template, error) {
+	source := c.String("chat-template")
+	if c.IsSet("chat-template-file") {
+		if source != "" {
+			return nil, errors.New("--chat-template and --chat-template-file both name a template; give one")
 		}
-		if err := t.take(ctx, text); err != nil || c.Bool("single-turn") {
-			return err
+		var err error
+		if source, err = readFile(c.String("chat-template-file"), wholefile.Setting); err != nil {
+			return nil, fmt.Errorf("--chat-template-file: %w", err)
 		}
 	}
-	again := false // Ctrl-C was pressed at the prompt
-	for {
-		message, err := editor.ReadMessage(t.input, c.Bool("multiline-input"))
-		switch {
-		case errors.Is(err, editor.ErrInterrupted):
-			if again {
-				t.note("Ctrl-D or /exit leaves")
-			}
-			again = true
-			continue
-		case errors.Is(err, io.EOF):
-			if t.interactive {
-				fmt.Fprintln(screen.Out)
-			}
-			return nil
-		case err != nil:
-			return err
-		}
-		again = false
-		before := t.answers
-		err = t.handle(ctx, message)
-		if errors.Is(err, errExit) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if c.Bool("single-turn") && t.answers > before {
-			return nil
-		}
+	if source != "" {
+		return chat.Named(source, f)
 	}
-}
-
-// handle does what a message asks for. A person is told of what fails and goes on; otherwise an error ends the
-// conversation.
-func (t *talk) handle(ctx context.Context, message string) error {
-	var err error
-	switch {
-	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && attachment.BeginsMessage(message)):
-		err = t.obey(ctx, message)
-	case strings.TrimSpace(message) == "":
-	default:
-		err = t.take(ctx, message)
+	t, err := chat.FromGGUF(f, "")
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return nil, nil
 	}
-	if err == nil || !t.interactive || errors.Is(err, errExit) || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
-		return err
-	}
-	t.note("%s", screen.Error(err))
-	return nil
-}
-
-// take answers a message.
-func (t *talk) take(ctx context.Context, message string) error {
-	message, found, done, err := t.pictured(message)
-	if err != nil || done {
-		return err
-	}
-	pictures := slices.Concat(t.pictures, found)
-	before := ""
-	if len(found) > 0 {
-		before = strings.Repeat(attachment.Mark, len(t.pictures))
-	}
-	if t.attached != "" {
-		message = t.attached + "\n\n" + message
-	}
-	if len(pictures) == 0 {
-		t.said.Ask(message)
-	} else {
-		parts, err := attachment.Parts(before+message, pictures)
-		if err != nil {
-			return err
-		}
-		t.said.Show(parts, pictures)
-	}
-	if err := t.answer(ctx); err != nil {
-		t.said.Withdraw()
-		return err
-	}
-	t.attached, t.pictures = "", nil
-	return nil
+	return t, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/diagnosis"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -153,7 +154,7 @@ func thisDisk(ctx context.Context, c *cli.Command) (*measure.Disk, error) {
 // usualDisk returns the largest file of the models that were downloaded, or the folder of the file at kept.
 func usualDisk(c *cli.Command, kept string) (string, error) {
 	largest, size := "", int64(0)
-	if h, err := openHub(c); err == nil {
+	if h, err := modelname.Hub(c); err == nil {
 		models, _ := h.List()
 		for i := range models {
 			for _, f := range models[i].Files {

@@ -175,7 +175,7 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 func openSamples(name string, run evaluate.TaskRun) (*evaluate.TaskSamples, error) {
 	s, err := evaluate.OpenTaskSamples(name, run)
 	if err == nil && s.Torn > 0 {
-		screen.Note(tornNote(s.Torn, name))
+		screen.NoteTorn(s.Torn, name)
 	}
 	return s, err
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 )
 
 // TestFileArguments: for every argument with a name that stands for a file or a folder, argumentAccess says whether it
@@ -14,7 +16,7 @@ func TestFileArguments(t *testing.T) {
 	seen := 0
 	for _, c := range command().Commands {
 		words := len(names.FindAllString(c.ArgsUsage, -1))
-		if wordsOf(c.Name) != ownWords { // the model, which becomes that of -m
+		if modelname.Names(c.Name) { // the model, which becomes that of -m
 			words--
 		}
 		seen += words

@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
@@ -191,8 +192,8 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 	}
 	for _, c := range root.Commands {
 		c.OnUsageError = usageError
-		c.Action = worded(fetched(guarded(c.Action)))
-		describeWords(c)
+		c.Action = modelname.ReadWords(modelname.FetchModels(guarded(c.Action)))
+		modelname.Describe(c)
 		help.Extend(c)
 		grant(c)
 		c.DisableSliceFlagSeparator = true
@@ -265,7 +266,7 @@ func unknownCommand(root *cli.Command, name string) error {
 		return fmt.Errorf("there is no command %q: %s", name, instead)
 	}
 	switch {
-	case isModel(root, name):
+	case modelname.IsModel(root, name):
 		return fmt.Errorf("there is no command %q; to talk with that model: powerinfer chat %s", name, name)
 	case strings.Contains(name, " "):
 		return fmt.Errorf("there is no command %.40q; a text is answered by powerinfer run \"…\"", name)

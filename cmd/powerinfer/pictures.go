@@ -1,29 +1,20 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
-
-// looking shows how much of a prompt's pictures is computed, as Generation.Looking is told.
-func looking() func(done, total int) {
-	bar := progress.New("looking at the pictures", progress.Time)
-	return func(done, total int) {
-		if done == total {
-			bar.Finish()
-			return
-		}
-		bar.Count(done, total)
-	}
-}
 
 // plannedTower returns a sentence about what the model's tower takes; empty: there is none.
 func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
@@ -51,10 +42,49 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 	return text + ", if the processor computes it. A GPU does where it has room.", nil
 }
 
-// fetchTower fetches the tower that --mmproj names at the hub.
-func fetchTower(ctx context.Context, c *cli.Command) error {
-	if !flags.Has(c, "mmproj") || c.String("mmproj") == "" {
-		return nil
+func imageFlag() cli.Flag {
+	return flags.About(flags.PictureSubject, []cli.Flag{
+		&cli.StringSliceFlag{Name: "image", Usage: "show the model the picture in `FILE` (JPEG, PNG, GIF, WebP, BMP) with the text, before it or in the place of " + attachment.Mark + "; may be repeated, or a list with commas"},
+	})[0]
+}
+
+// readImages returns the pictures that --image names.
+func readImages(c *cli.Command) (all []attachment.Picture, err error) {
+	for _, list := range c.StringSlice("image") {
+		names := strings.Split(list, ",")
+		if _, err := os.Stat(list); err == nil { // a name with commas
+			names = []string{list}
+		}
+		for _, name := range names {
+			p, err := attachment.Read(attachment.Home(name))
+			if err != nil {
+				return nil, fmt.Errorf("--image: %w", err)
+			}
+			all = append(all, p)
+		}
 	}
-	return useModel(ctx, c, c.String("mmproj"), "mmproj")
+	return all, nil
+}
+
+// withPictures returns the tokens of a text that is continued, with pictures in the places of marks in it, or before
+// it. It makes g show the pictures.
+func withPictures(m *powerinfer.Model, text string, pictures []attachment.Picture, g *powerinfer.Generation) ([]int32, error) {
+	if !strings.Contains(text, attachment.Mark) {
+		text = strings.Repeat(attachment.Mark, len(pictures)) + text
+	}
+	var images []*powerinfer.Picture
+	for i := range pictures {
+		line, err := pictures[i].Describe(m)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(screen.Err, line)
+		images = append(images, pictures[i].Picture)
+	}
+	if _, err := attachment.Parts(text, pictures); err != nil {
+		return nil, err
+	}
+	ids, places, err := m.TokenizeMarked(text, attachment.Mark, images, false)
+	g.Pictures = places
+	return ids, err
 }

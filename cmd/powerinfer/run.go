@@ -15,6 +15,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
@@ -26,7 +27,7 @@ func generationFlags() []cli.Flag {
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
-		lengthFlag(),
+		flags.Length(),
 	}, flags.Shift(), flags.Extension(), flags.Sampling(), []cli.Flag{
 		traceFlag(), verboseFlag(),
 	})
@@ -34,21 +35,6 @@ func generationFlags() []cli.Flag {
 
 func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what loading takes, what was loaded and how it is computed"}
-}
-
-func lengthFlag() cli.Flag {
-	return &cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: flags.Env("N_PREDICT")}
-}
-
-// mostTokens returns --n-predict as powerinfer.Generation.Max has it.
-func mostTokens(n int) int {
-	switch {
-	case n < 0:
-		return 0
-	case n == 0:
-		return -1
-	}
-	return n
 }
 
 func runFlags() []cli.Flag {
@@ -66,7 +52,7 @@ powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`,
 			"What -p and -f give is continued. A file or a pipe at standard input comes before TEXT.",
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if !talks(c) {
-				if err := takeInput(c); err != nil {
+				if err := modelname.TakeInput(c); err != nil {
 					return err
 				}
 			}
@@ -85,7 +71,7 @@ powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`,
 // has a chat template: such a text is a question, and so is one about a picture. What else -p and -f give is continued.
 func asAnswer(c *cli.Command) error {
 	shown := c.IsSet("image") && (c.IsSet("prompt") || c.IsSet("file"))
-	if !asked(c) && !shown || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
+	if !modelname.Asked(c) && !shown || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
 		return nil
 	}
 	t, err := modelTemplate(c)
@@ -176,7 +162,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
-	g.Looking = looking()
+	g.Looking = progress.Looking()
 	g.Progress = text.bar.Count
 	res, generated, err := generate(ctx, m, ids, g, text)
 	if err != nil {
@@ -208,7 +194,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 // readGeneration reads the flags about the generated text, except those of sampling.
 func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 	g := powerinfer.Generation{
-		Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose"), Shift: c.Bool("context-shift"),
+		Max: flags.MostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose"), Shift: c.Bool("context-shift"),
 	}
 	if err := readGrammar(c, &g); err != nil {
 		return g, err

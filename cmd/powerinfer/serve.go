@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/serving"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -163,7 +164,7 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 		o.Predict = e.Context() / demoAnswers
 	}
 	if o.Name == "" {
-		o.Name = calledShort(c)
+		o.Name = modelname.Short(c)
 	}
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")

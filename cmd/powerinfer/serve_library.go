@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/serving"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -38,7 +39,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	if c.String("model-draft") != "" {
 		return errors.New("--models-dir serves many models, for which there is no draft model in common: leave out -md")
 	}
-	h, err := openHub(c)
+	h, err := modelname.Hub(c)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	}
 	source := library.Source{Name: m.Name, Path: path, Aliases: m.Aliases, Tags: m.Tags, Modified: time.Now(), Sees: !c.Bool("no-mmproj") && (c.String("mmproj") != "" || hub.TowerBeside(path) != "")}
 	if source.Name == "" {
-		source.Name = cmp.Or(calledShort(c), strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf"))
+		source.Name = cmp.Or(modelname.Short(c), strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf"))
 	}
 	if info, err := os.Stat(path); err == nil {
 		source.Size, source.Modified = info.Size(), info.ModTime()

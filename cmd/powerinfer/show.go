@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -102,7 +103,7 @@ func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 		m.Files[0] = name
 		return m, nil
 	}
-	h, err := openHub(c)
+	h, err := modelname.Hub(c)
 	if err != nil {
 		return hub.Model{}, err
 	}

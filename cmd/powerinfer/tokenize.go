@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -79,7 +80,7 @@ func tokenizeText(c *cli.Command) (string, error) {
 		}
 	}
 	if given == 0 {
-		if text, err := piped(); err != nil || text != "" {
+		if text, err := modelname.Piped(); err != nil || text != "" {
 			return text, err
 		}
 	}

@@ -174,3 +174,19 @@ func breakers(c *cli.Command) []string {
 	}
 	return texts
 }
+
+// Length returns the flag of a text's length.
+func Length() cli.Flag {
+	return &cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: Env("N_PREDICT")}
+}
+
+// MostTokens returns --n-predict as powerinfer.Generation.Max has it.
+func MostTokens(n int) int {
+	switch {
+	case n < 0:
+		return 0
+	case n == 0:
+		return -1
+	}
+	return n
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
@@ -43,6 +44,11 @@ func Columns(o *terminal.Output) int {
 
 // Note tells the user something on standard error.
 func Note(s string) { fmt.Fprintln(Err, Lines("note: "+s)) }
+
+// NoteTorn tells the user that the last line of a file, which has so many bytes and is incomplete, is cut off.
+func NoteTorn(bytes int, name string) {
+	Note(fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, quantity.Of(bytes, "byte")))
+}
 
 // Lines returns a line for standard error as it is, or broken between words where that is a terminal.
 func Lines(line string) string {

@@ -13,7 +13,7 @@ import (
 
 // ownSequences are the files of the command that may write escape sequences of their own to a terminal, by Styled; foreign text in
 // them has passed terminal.Clean or a Cleaner.
-var ownSequences = []string{"chat.go", "chat_commands.go", "internal/editor/editor.go", "internal/editor/keyboard_unix.go", "internal/progress/progress.go", "internal/reply/reply.go"}
+var ownSequences = []string{"internal/talk/talk.go", "internal/talk/commands.go", "internal/editor/editor.go", "internal/editor/keyboard_unix.go", "internal/progress/progress.go", "internal/reply/reply.go"}
 
 // TestOneWriter: commands write to stdout and stderr, which clean what a terminal is shown, and to nothing that goes
 // past these.

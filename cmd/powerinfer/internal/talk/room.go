@@ -1,4 +1,4 @@
-package main
+package talk
 
 import (
 	"github.com/powerinfer-go/powerinfer"
@@ -23,7 +23,7 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 		if prompt, err = t.said.Prompt(t.model.Sees()); err != nil {
 			return prompt, nil, nil, err
 		}
-		if tokens, places, err = t.said.Tokens(&prompt, t.model); err != nil {
+		if tokens, places, err = t.said.Tokens(&prompt, t.model.Model); err != nil {
 			return prompt, nil, nil, err
 		}
 		if len(tokens) <= most || !t.said.LeaveOut() {
@@ -40,9 +40,8 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 // answerLimit returns how many tokens an answer may have, in the form of powerinfer.Generation. prompted is the number
 // of the prompt's tokens. own says that the limit leaves room for the next message.
 func (t *talk) answerLimit(prompted int) (limit int, own bool) {
-	c := t.command
-	if c.IsSet("n-predict") || c.Bool("context-shift") || c.Bool("single-turn") {
-		return mostTokens(c.Int("n-predict")), false
+	if most, set := t.Flags.MostTokens(); set || t.Shift || t.SingleTurn {
+		return most, false
 	}
 	context := t.model.Info().Context
 	free := context - prompted
@@ -56,7 +55,7 @@ func (t *talk) full(prompted int, limited bool) {
 	switch {
 	case t.last.Stopped == powerinfer.StoppedContext:
 		begin := "/clear begins a new conversation, "
-		if t.command.Bool("single-turn") {
+		if t.SingleTurn {
 			begin = ""
 		}
 		t.note("the context of %d tokens is full, %d of them the prompt's; %s-c gives a larger context", context, prompted, begin)

@@ -1,4 +1,4 @@
-package main
+package talk
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (t *talk) answer(ctx context.Context) error {
 	}
 	if most := t.model.Info().Context; len(tokens) > most {
 		what, begin := "conversation has", "/clear begins a new one, "
-		if t.command.Bool("single-turn") {
+		if t.SingleTurn {
 			what, begin = "text and its template have", ""
 		}
 		return fmt.Errorf("the %s %d tokens, more than the context of %d; %s-c gives a larger context", what, len(tokens), most, begin)
@@ -35,7 +35,7 @@ func (t *talk) answer(ctx context.Context) error {
 	g := t.generation()
 	var limited bool
 	g.Max, limited = t.answerLimit(prompted)
-	g.Looking = looking()
+	g.Looking = progress.Looking()
 	g.Progress = bar.Count
 	g.Pictures = places
 	stream, err := t.model.Start(ctx, tokens, g)
@@ -67,7 +67,7 @@ func (t *talk) answer(ctx context.Context) error {
 	t.time += t.last.Time
 	t.said.Messages = append(t.said.Messages, chat.Message{Role: "assistant", Content: show.Message.Content, Reasoning: show.Message.Reasoning})
 	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {
-		return errInterrupted
+		return context.Canceled
 	}
 	t.full(prompted, limited)
 	t.status(limited)
@@ -76,15 +76,15 @@ func (t *talk) answer(ctx context.Context) error {
 
 // generation returns what is wanted of the next answer.
 func (t *talk) generation() powerinfer.Generation {
-	s := t.sampling
+	s := t.model.Sampling
 	s.Seed = (s.Seed + uint64(t.answers)) % powerinfer.RandomSeed // another one for each answer, so that /regen gives another
-	g := t.constraint
-	g.IgnoreEnd, g.Sampling = t.command.Bool("ignore-eos"), &s
+	g := t.Constraint
+	g.IgnoreEnd, g.Sampling = t.Flags.IgnoresEnd(), &s
 	g.Special, g.Neurons = t.format != nil, true
 	if t.said.Template != nil {
 		g.Template = t.said.Template.Source()
 	}
-	g.Shift, g.Keep = t.command.Bool("context-shift"), t.keep
+	g.Shift, g.Keep = t.Shift, t.Keep
 	return g
 }
 

@@ -1,4 +1,4 @@
-package main
+package modelname
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
-// openHub returns the hub that the environment and accessFlags name.
-func openHub(c *cli.Command) (*hub.Hub, error) {
+// Hub returns the hub that the environment and accessFlags name.
+func Hub(c *cli.Command) (*hub.Hub, error) {
 	o, err := hubOptions(c)
 	if err != nil {
 		return nil, err
@@ -40,9 +40,9 @@ func hubOptions(c *cli.Command) (hub.Options, error) {
 	return o, nil
 }
 
-// hubName reads a model's name at the hub, or a short one; --hf-file replaces what it says of the file.
-func hubName(c *cli.Command, text string) (hub.Name, error) {
-	n, err := hubModel(text)
+// OfHub reads a model's name at the hub, or a short one; --hf-file replaces what it says of the file.
+func OfHub(c *cli.Command, text string) (hub.Name, error) {
+	n, err := Parse(text)
 	if err != nil {
 		return n, err
 	}
@@ -52,8 +52,8 @@ func hubName(c *cli.Command, text string) (hub.Name, error) {
 	return n, nil
 }
 
-// hubModel returns the name at the hub of a model that is named as there, or by a short name.
-func hubModel(text string) (hub.Name, error) {
+// Parse returns the name at the hub of a model that is named as there, or by a short name.
+func Parse(text string) (hub.Name, error) {
 	if _, n, ok := hub.FindShort(text); ok {
 		return n, nil
 	}
@@ -64,9 +64,9 @@ func hubModel(text string) (hub.Name, error) {
 	return n, err
 }
 
-// fetched returns an action that first downloads the models of -hf and -hfd to the cache, makes them the models of -m
+// FetchModels returns an action that first downloads the models of -hf and -hfd to the cache, makes them the models of -m
 // and -md, and then does action.
-func fetched(action cli.ActionFunc) cli.ActionFunc {
+func FetchModels(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("list-devices") {
 			return action(ctx, c)
@@ -93,11 +93,11 @@ func fetchDraft(ctx context.Context, c *cli.Command) error {
 	case text == "" && file == "":
 		return nil
 	case text == "":
-		return useModel(ctx, c, file, "model-draft")
+		return Use(ctx, c, file, "model-draft")
 	case c.IsSet("model-draft"):
 		return errors.New("-md and -hfd both name a draft model; give one")
 	}
-	n, err := hubModel(text)
+	n, err := Parse(text)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 		return nil
 	}
 	if word := namedModel(c); word != "" {
-		return useModel(ctx, c, word, "model")
+		return Use(ctx, c, word, "model")
 	}
 	text, name := c.String("hf-repo"), c.String("model")
 	switch {
@@ -121,20 +121,20 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 	case text == "" && name == "":
 		return nil
 	case text == "":
-		return useModel(ctx, c, name, "model")
+		return Use(ctx, c, name, "model")
 	case c.IsSet("model"):
 		return errors.New("-m and -hf both name a model; give one")
 	}
-	n, err := hubName(c, text)
+	n, err := OfHub(c, text)
 	if err != nil {
 		return err
 	}
 	return fetch(ctx, c, text, n, "model")
 }
 
-// useModel sets the flag of a model's file to the file of the model that text names, which is fetched if it is not
+// Use sets the flag of a model's file to the file of the model that text names, which is fetched if it is not
 // here: see wordsOf.
-func useModel(ctx context.Context, c *cli.Command, text, flag string) error {
+func Use(ctx context.Context, c *cli.Command, text, flag string) error {
 	if _, err := os.Stat(text); err == nil {
 		return c.Set(flag, text)
 	}
@@ -180,7 +180,7 @@ func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag st
 	if err != nil {
 		return err
 	}
-	m, err := bring(ctx, h, text, n, h.Use)
+	m, err := Bring(ctx, h, text, n, h.Use)
 	if err != nil {
 		return err
 	}
@@ -190,9 +190,9 @@ func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag st
 	return c.Set(flag, m.Path())
 }
 
-// bring gets a model, that was called text, by the hub's Use or Pull, and shows how far it is. A short name means what
+// Bring gets a model, that was called text, by the hub's Use or Pull, and shows how far it is. A short name means what
 // its repository has in place of a quantisation that is no longer there.
-func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(context.Context, hub.Name, func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
+func Bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(context.Context, hub.Name, func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	called, usual, short := hub.FindShort(text)
 	if !short || n != usual {
 		text = ""
@@ -252,4 +252,12 @@ func amount(p hub.Progress) string {
 		return fmt.Sprintf("%s of %s are missing", hub.Bytes(p.Total-p.Done), hub.Bytes(p.Total))
 	}
 	return hub.Bytes(p.Total)
+}
+
+// fetchTower fetches the tower that --mmproj names at the hub.
+func fetchTower(ctx context.Context, c *cli.Command) error {
+	if !flags.Has(c, "mmproj") || c.String("mmproj") == "" {
+		return nil
+	}
+	return Use(ctx, c, c.String("mmproj"), "mmproj")
 }

@@ -1,4 +1,4 @@
-package main
+package batchfile
 
 import (
 	"encoding/json"
@@ -15,9 +15,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// TestBatchPrompts: what a batch cannot be is refused by its line.
-func TestBatchPrompts(t *testing.T) {
-	good, err := readPrompts("in", "{\"prompt\":\"a\"}\n\n{\"id\":\"x\",\"prompt\":\"b\",\"temperature\":0.5,\"stop\":[\"c\"]}\n{\"id\":-7,\"prompt\":\"d\"}")
+// TestRead: what a batch cannot be is refused by its line.
+func TestRead(t *testing.T) {
+	good, err := Read("in", "{\"prompt\":\"a\"}\n\n{\"id\":\"x\",\"prompt\":\"b\",\"temperature\":0.5,\"stop\":[\"c\"]}\n{\"id\":-7,\"prompt\":\"d\"}")
 	if err != nil || len(good) != 3 || string(good[0].ID) != "1" || string(good[1].ID) != `"x"` || good[1].numbers["temperature"] != 0.5 || len(good[1].numbers) != 1 {
 		t.Errorf("%+v, %v", good, err)
 	}
@@ -32,21 +32,21 @@ func TestBatchPrompts(t *testing.T) {
 		`{"id":[1],"prompt":"a"}`:            "neither a text nor a number",
 		"{\"id\":2,\"prompt\":\"a\"}\n{\"prompt\":\"b\"}": "lines 1 and 2 both have id 2",
 	} {
-		if _, err := readPrompts("in", text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read("in", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }
 
-// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place
+// TestFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place
 // of the flags' schema.
-func TestBatchFields(t *testing.T) {
+func TestFields(t *testing.T) {
 	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
 		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
 		"frequency_penalty":1.3,"dry_multiplier":1.4,"dry_base":1.5,"dry_allowed_length":3,"dry_penalty_last_n":5,"dry_sequence_breakers":["x"],
 		"min_keep":2,"mirostat":2,"mirostat_tau":1.6,"mirostat_eta":1.7,"adaptive_target":0.9,"adaptive_decay":0.5,"ignore_eos":true,
 		"samplers":["top_k","temperature"],"logit_bias":[[3,1.5],["king",false]],"grammar":"root ::= \"b\""}`
-	all, err := readPrompts("in", strings.ReplaceAll(line, "\n", " "))
+	all, err := Read("in", strings.ReplaceAll(line, "\n", " "))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestBatchFields(t *testing.T) {
 	}
 	defer m.Close()
 	usual := powerinfer.DefaultSampling()
-	g, err := all[0].generation(powerinfer.Generation{Sampling: &usual, Schema: "{}", Max: 5}, m)
+	g, err := all[0].Generation(powerinfer.Generation{Sampling: &usual, Schema: "{}", Max: 5}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,18 +92,18 @@ func TestBatchFields(t *testing.T) {
 		`{"prompt":"a","logit_bias":[[true,2]]}`:   "true",
 		`{"prompt":"a","samplers":["top_k",null]}`: "neither a list of names nor",
 	} {
-		all, err := readPrompts("in", line)
+		all, err := Read("in", line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all[0].generation(powerinfer.Generation{Sampling: &usual}, m); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := all[0].Generation(powerinfer.Generation{Sampling: &usual}, m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 }
 
-// TestBatchNull: a field that is null is as if it were not there.
-func TestBatchNull(t *testing.T) {
+// TestNull: a field that is null is as if it were not there.
+func TestNull(t *testing.T) {
 	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 128}})
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +115,11 @@ func TestBatchNull(t *testing.T) {
 		`{"prompt":"a"}`,
 		`{"id":null,"prompt":"a","n_predict":null,"stop":null,"ignore_eos":null,"grammar":null,"json_schema":null,"samplers":null,"logit_bias":null,"seed":null,"top_k":null}`,
 	} {
-		all, err := readPrompts("in", line)
+		all, err := Read("in", line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := all[0].generation(powerinfer.Generation{Sampling: &usual, Max: 5}, m)
+		g, err := all[0].Generation(powerinfer.Generation{Sampling: &usual, Max: 5}, m)
 		if err != nil || string(all[0].ID) != "1" {
 			t.Errorf("%s: id %s, %v", line, all[0].ID, err)
 		}
@@ -131,23 +131,23 @@ func TestBatchNull(t *testing.T) {
 	}
 }
 
-// TestBatchResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is
+// TestResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is
 // left alone.
-func TestBatchResumes(t *testing.T) {
+func TestResumes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":2,\"error\":\"y\"}\n"
 	if err := os.WriteFile(name, []byte(whole+`{"id":3,"te`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	a, err := openAnswers(t.Context(), name)
+	a, err := Create(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := "z\u2028<"
-	if err := a.write(&batchAnswer{ID: json.RawMessage("3"), Text: &text}); err != nil {
+	if err := a.Write(&Answer{ID: json.RawMessage("3"), Text: &text}); err != nil {
 		t.Fatal(err)
 	}
-	a.close()
+	a.Close()
 	got, _ := os.ReadFile(name)
 	if rest, ok := strings.CutPrefix(string(got), whole); !ok || strings.Count(rest, "\n") != 1 || !strings.HasPrefix(rest, `{"id":3,"text":"z`) {
 		t.Errorf("the output is %q", got)
@@ -159,7 +159,7 @@ func TestBatchResumes(t *testing.T) {
 		if err := os.WriteFile(name, []byte(other), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openAnswers(t.Context(), name); err == nil || !strings.Contains(err.Error(), "name another file") {
+		if _, err := Create(t.Context(), name); err == nil || !strings.Contains(err.Error(), "name another file") {
 			t.Errorf("%q: %v", other, err)
 		}
 		if now, _ := os.ReadFile(name); !slices.Equal(now, []byte(other)) {

@@ -1,45 +1,14 @@
-package main
+package talk
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
-	"github.com/powerinfer-go/powerinfer"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
-
-func imageFlag() cli.Flag {
-	return flags.About(flags.PictureSubject, []cli.Flag{
-		&cli.StringSliceFlag{Name: "image", Usage: "show the model the picture in `FILE` (JPEG, PNG, GIF, WebP, BMP) with the text, before it or in the place of " + attachment.Mark + "; may be repeated, or a list with commas"},
-	})[0]
-}
-
-// readImages returns the pictures that --image names.
-func readImages(c *cli.Command) (all []attachment.Picture, err error) {
-	for _, list := range c.StringSlice("image") {
-		names := strings.Split(list, ",")
-		if _, err := os.Stat(list); err == nil { // a name with commas
-			names = []string{list}
-		}
-		for _, name := range names {
-			p, err := attachment.Read(attachment.Home(name))
-			if err != nil {
-				return nil, fmt.Errorf("--image: %w", err)
-			}
-			all = append(all, p)
-		}
-	}
-	return all, nil
-}
 
 // attachPictures keeps pictures for the next message.
 func (t *talk) attachPictures(argument string) error {
@@ -76,7 +45,7 @@ func (t *talk) tellUnseen() {
 // tellPictures tells the user which pictures the model sees.
 func (t *talk) tellPictures(all []attachment.Picture) error {
 	for i := range all {
-		line, err := all[i].Describe(t.model)
+		line, err := all[i].Describe(t.model.Model)
 		if err != nil {
 			return err
 		}
@@ -110,27 +79,4 @@ func (t *talk) pictured(message string) (marked string, pictures []attachment.Pi
 		pictures = append(pictures, p)
 	}
 	return marked, pictures, false, t.tellPictures(pictures)
-}
-
-// withPictures returns the tokens of a text that is continued, with pictures in the places of marks in it, or before
-// it. It makes g show the pictures.
-func withPictures(m *powerinfer.Model, text string, pictures []attachment.Picture, g *powerinfer.Generation) ([]int32, error) {
-	if !strings.Contains(text, attachment.Mark) {
-		text = strings.Repeat(attachment.Mark, len(pictures)) + text
-	}
-	var images []*powerinfer.Picture
-	for i := range pictures {
-		line, err := pictures[i].Describe(m)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintln(screen.Err, line)
-		images = append(images, pictures[i].Picture)
-	}
-	if _, err := attachment.Parts(text, pictures); err != nil {
-		return nil, err
-	}
-	ids, places, err := m.TokenizeMarked(text, attachment.Mark, images, false)
-	g.Pictures = places
-	return ids, err
 }

@@ -1,4 +1,5 @@
-package main
+// Package batchfile reads the lines of a batch, and writes its answers.
+package batchfile
 
 import (
 	"bytes"
@@ -15,15 +16,14 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// batchPrompt is a line of batch's input. Names are those of llama-server's API. Fields that are nil take the flags'
+// Prompt is a line of batch's input. Names are those of llama-server's API. Fields that are nil take the flags'
 // values.
-type batchPrompt struct {
+type Prompt struct {
 	ID       json.RawMessage `json:"id"` // text or number
 	Prompt   string          `json:"prompt"`
 	Predict  *int            `json:"n_predict"`
@@ -39,12 +39,12 @@ type batchPrompt struct {
 	numbers map[string]float64 // of sampling, by sample.Number.JSON
 }
 
-// generation returns usual, changed where p says so.
-func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Model) (powerinfer.Generation, error) {
+// Generation returns usual, changed where p says so.
+func (p *Prompt) Generation(usual powerinfer.Generation, m *powerinfer.Model) (powerinfer.Generation, error) {
 	g, s := usual, *usual.Sampling
 	g.Sampling = &s
 	if p.Predict != nil {
-		g.Max = mostTokens(*p.Predict)
+		g.Max = flags.MostTokens(*p.Predict)
 	}
 	g.Stop = p.Stop
 	if p.Grammar != "" || p.Schema != nil {
@@ -90,7 +90,7 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 }
 
 // decode reads a line's object.
-func (p *batchPrompt) decode(fields map[string]json.RawMessage) error {
+func (p *Prompt) decode(fields map[string]json.RawMessage) error {
 	p.numbers = map[string]float64{}
 	for _, n := range sample.Numbers() {
 		var o powerinfer.Sampling
@@ -112,8 +112,8 @@ func (p *batchPrompt) decode(fields map[string]json.RawMessage) error {
 	return d.Decode(p)
 }
 
-// readPrompts reads the lines of a batch. Empty ones are skipped.
-func readPrompts(name, text string) (all []batchPrompt, err error) {
+// Read reads the lines of a batch. Empty ones are skipped.
+func Read(name, text string) (all []Prompt, err error) {
 	seen := map[string]int{}
 	line := 0
 	for row := range strings.Lines(text) {
@@ -121,7 +121,7 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 		if strings.TrimSpace(row) == "" {
 			continue
 		}
-		p := batchPrompt{}
+		p := Prompt{}
 		d := json.NewDecoder(strings.NewReader(row))
 		var fields map[string]json.RawMessage
 		err := d.Decode(&fields)
@@ -166,16 +166,16 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 	return all, nil
 }
 
-// shard returns the prompts of shard I/N: every N-th prompt from number I on. Machines with different I answer
+// Shard returns the prompts of shard I/N: every N-th prompt from number I on. Machines with different I answer
 // different prompts. If a prompt has no id, its line number in the whole file is its id.
-func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
+func Shard(all []Prompt, name string) ([]Prompt, error) {
 	first, of, _ := strings.Cut(name, "/")
 	i, errI := strconv.Atoi(first)
 	n, errN := strconv.Atoi(of)
 	if errI != nil || errN != nil || i < 0 || i >= n {
 		return nil, fmt.Errorf("--shard %q is not a shard such as 0/4, the first of four; the last of them is 3/4", name)
 	}
-	var mine []batchPrompt
+	var mine []Prompt
 	for at, p := range all {
 		if at%n == i {
 			mine = append(mine, p)
@@ -184,8 +184,8 @@ func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
 	return mine, nil
 }
 
-// batchAnswer is a line of batch's output.
-type batchAnswer struct {
+// Answer is a line of batch's output.
+type Answer struct {
 	ID           json.RawMessage `json:"id"`
 	Text         *string         `json:"text,omitempty"`
 	Stop         string          `json:"stop,omitempty"`
@@ -195,26 +195,26 @@ type batchAnswer struct {
 	Error        string          `json:"error,omitempty"`
 }
 
-// answers is the output of a batch: a file of lines, or a stream.
-type answers struct {
+// Answers is the output of a batch: a file of lines, or a stream.
+type Answers struct {
 	file   *atomicfile.Lines // nil: the output is a stream
 	mu     sync.Mutex
 	stream io.WriteCloser
 	done   map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the output called name. Answers are added to a file after its last whole line; the beginning of a
+// Create opens the output called name. Answers are added to a file after its last whole line; the beginning of a
 // line that an interrupted run left is cut off. Pipes, devices and, without a name, standard output are streams.
-func openAnswers(ctx context.Context, name string) (*answers, error) {
+func Create(ctx context.Context, name string) (*Answers, error) {
 	stream, err := openStream(ctx, name)
 	if stream != nil || err != nil {
-		return &answers{stream: stream}, err
+		return &Answers{stream: stream}, err
 	}
 	f, err := atomicfile.OpenLines(name)
 	if err != nil {
 		return nil, err
 	}
-	a := &answers{file: f, done: map[string]bool{}}
+	a := &Answers{file: f, done: map[string]bool{}}
 	if err := a.resume(name); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -222,11 +222,11 @@ func openAnswers(ctx context.Context, name string) (*answers, error) {
 }
 
 // resume reads which prompts have been answered.
-func (a *answers) resume(name string) error {
+func (a *Answers) resume(name string) error {
 	line := 0
 	for row := range bytes.Lines(a.file.Whole) {
 		line++
-		var was batchAnswer
+		var was Answer
 		if err := json.Unmarshal(row, &was); err != nil || was.ID == nil {
 			return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line)
 		}
@@ -240,17 +240,15 @@ func (a *answers) resume(name string) error {
 	if !strings.HasPrefix(string(torn), beginning) && !strings.HasPrefix(beginning, string(torn)) {
 		return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line+1)
 	}
-	screen.Note(tornNote(len(torn), name))
+	screen.NoteTorn(len(torn), name)
 	return a.file.Cut()
 }
 
-// tornNote tells the user that an incomplete line is cut off.
-func tornNote(bytes int, name string) string {
-	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, quantity.Of(bytes, "byte"))
-}
+// Has reports whether p was answered before.
+func (a *Answers) Has(p *Prompt) bool { return a.done[string(p.ID)] }
 
-// write adds a line, in one piece.
-func (a *answers) write(b *batchAnswer) error {
+// Write adds a line, in one piece.
+func (a *Answers) Write(b *Answer) error {
 	if a.file != nil {
 		return a.file.Add(b)
 	}
@@ -264,7 +262,8 @@ func (a *answers) write(b *batchAnswer) error {
 	return err
 }
 
-func (a *answers) close() error {
+// Close closes the output, unless it is a stream of the process.
+func (a *Answers) Close() error {
 	if a.file != nil {
 		return a.file.Close()
 	}
@@ -309,6 +308,6 @@ func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
 		}
 		return o.file, nil
 	case <-ctx.Done():
-		return nil, errInterrupted
+		return nil, ctx.Err()
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package talk
 
 import (
 	"bytes"
@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/urfave/cli/v3"
-
 	"github.com/powerinfer-go/powerinfer"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
@@ -23,7 +19,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -176,7 +171,7 @@ func (t *talk) save(ctx context.Context, file string) error {
 	if err := t.said.Save(file); err != nil {
 		return err
 	}
-	messages, most := quantity.Of(len(t.said.Messages), "message"), t.command.Int64("save-cache")
+	messages, most := quantity.Of(len(t.said.Messages), "message"), t.SaveCache
 	if most == 0 || len(t.evaluated) == 0 {
 		t.note("%s are in %s", messages, file)
 		return nil
@@ -253,25 +248,21 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 		t.describeModel()
 		return nil
 	}
-	before := t.command.String("model")
-	if err := useModel(ctx, t.command, name, "model"); err != nil {
-		return err
-	}
 	next := *t
-	err := next.openModel(ctx)
+	err := next.open(ctx, name)
 	var full *powerinfer.MemoryError
-	if errors.As(err, &full) && before != "" { // memory may have room for only one of the two models; the embedded one is small
+	if errors.As(err, &full) && t.model.Name != "" { // memory may have room for only one of the two models; the embedded one is small
 		if err := t.model.Close(); err != nil {
 			return err
 		}
-		if err = next.openModel(ctx); err != nil {
-			if again := errors.Join(t.command.Set("model", before), t.openModel(ctx)); again != nil {
+		if err = next.open(ctx, name); err != nil {
+			if again := t.open(ctx, t.model.Name); again != nil {
 				return fmt.Errorf("%w, and the model before cannot be opened again: %w", err, again)
 			}
 		}
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w; the model before still answers", err), t.command.Set("model", before))
+		return fmt.Errorf("%w; the model before still answers", err)
 	}
 	closed := t.model.Close()
 	*t = next
@@ -286,61 +277,25 @@ func (t *talk) describeModel() {
 	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", screen.Plain(i.Name), i.Type, quantity.MiB(i.Bytes), quantity.Of(i.Context, "token"), t.model.Device())
 }
 
-// value returns a sampling option's value, which may be the one that the model's file advises.
-func (t *talk) value(name string) any {
-	if n, ok := sample.NumberBy(name); ok {
-		return reflect.ValueOf(n.Of(&t.sampling)).Elem()
-	}
-	if name == "samplers" {
-		return strings.Join(t.sampling.Samplers, ";")
-	}
-	return t.command.Value(name)
-}
-
 // set changes a sampling option, or shows them all.
 func (t *talk) set(argument string) error {
-	c := t.command
-	options := append(flags.Sampling(), lengthFlag())
 	if argument == "" {
-		for _, f := range options {
-			name := f.Names()[0]
-			fmt.Fprintf(screen.Err, "  %-22s %v\n", name, t.value(name))
+		for _, name := range t.Flags.Names() {
+			fmt.Fprintf(screen.Err, "  %-22s %v\n", name, t.Flags.Value(name, &t.model.Sampling))
 		}
 		return nil
 	}
 	name, value, _ := strings.Cut(argument, " ")
-	var names []string
-	for _, f := range options {
-		names = append(names, f.Names()...)
-	}
-	if !slices.Contains(names, name) {
+	if names := t.Flags.AllNames(); !slices.Contains(names, name) {
 		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, peers.DidYouMean(peers.Nearest(name, names)))
 	}
-	of := slices.IndexFunc(options, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	before := fmt.Sprint(t.value(options[of].Names()[0]))
-	err := c.Set(name, strings.TrimSpace(value))
-	if err == nil {
-		err = flags.CheckGeneration(c)
+	chosen, err := t.Flags.Set(name, strings.TrimSpace(value), &t.model.Sampling, t.model.Model)
+	if err != nil {
+		return fmt.Errorf("/set %s: %w", name, err)
 	}
-	if err == nil {
-		chosen, failed := flags.ReadSampling(c, t.model)
-		if failed == nil {
-			t.sampling = chosen
-			t.note("%s is %v", name, c.Value(name))
-			return nil
-		}
-		err = failed
-	}
-	if !isList(c, name) {
-		err = errors.Join(err, c.Set(name, before))
-	}
-	return fmt.Errorf("/set %s: %w", name, err)
-}
-
-// isList reports whether the flag collects values.
-func isList(c *cli.Command, name string) bool {
-	_, ok := c.Value(name).([]string)
-	return ok
+	t.model.Sampling = chosen
+	t.note("%s is %v", name, t.Flags.Given(name))
+	return nil
 }
 
 // stats tells what the last answer took and how full the context is.

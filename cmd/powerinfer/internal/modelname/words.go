@@ -1,4 +1,6 @@
-package main
+// Package modelname reads what a command line names: models, their draft models and towers, and texts. It fetches
+// models that are not here.
+package modelname
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -53,6 +56,9 @@ const (
 	shortName   = "short"
 )
 
+// Names reports whether a word of a command may name a model.
+func Names(command string) bool { return wordsOf(command) != ownWords }
+
 func remember(c *cli.Command, key string, value any) {
 	if c.Metadata == nil {
 		c.Metadata = map[string]any{}
@@ -66,17 +72,17 @@ func namedModel(c *cli.Command) string {
 	return name
 }
 
-// calledShort returns the short name that the model was given by, or nothing.
-func calledShort(c *cli.Command) string {
+// Short returns the short name that the model was given by, or nothing.
+func Short(c *cli.Command) string {
 	name, _ := c.Metadata[shortName].(string)
 	return name
 }
 
-// asked reports whether the text came as words, or by standard input alone: as a question to the model.
-func asked(c *cli.Command) bool { return c.Metadata[wordOfText] == true }
+// Asked reports whether the text came as words, or by standard input alone: as a question to the model.
+func Asked(c *cli.Command) bool { return c.Metadata[wordOfText] == true }
 
-// worded is action, before which the words of a command that are no flags become a model and a text.
-func worded(action cli.ActionFunc) cli.ActionFunc {
+// ReadWords returns action, before which the words of a command that are no flags become a model and a text.
+func ReadWords(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if err := takeWords(c); err != nil {
 			return err
@@ -95,7 +101,7 @@ func takeWords(c *cli.Command) error {
 	}
 	if !modelFlagGiven(c) {
 		switch {
-		case isModel(c, words[0]):
+		case IsModel(c, words[0]):
 			remember(c, wordOfModel, words[0])
 			words = words[1:]
 		case kind == modelWord || meansModel(words):
@@ -116,7 +122,7 @@ func takeWords(c *cli.Command) error {
 	}
 	text := strings.Join(words, between)
 	if c.Name == "run" {
-		before, err := piped()
+		before, err := Piped()
 		if err != nil {
 			return err
 		}
@@ -135,15 +141,15 @@ func takeText(c *cli.Command, text string) error {
 
 // withoutTask returns the words of eval without the first one that is a task.
 func withoutTask(words []string) []string {
-	if i := slices.IndexFunc(words, isTask); i >= 0 {
+	if i := slices.IndexFunc(words, func(word string) bool { return slices.Contains(evaluate.TaskNames(), word) }); i >= 0 {
 		return slices.Delete(slices.Clone(words), i, i+1)
 	}
-	return nil // runEval says that one is missing
+	return nil // the command says that one is missing
 }
 
-// piped returns the text of standard input where that is a file or a pipe. A socket is not read: programs that start
+// Piped returns the text of standard input where that is a file or a pipe. A socket is not read: programs that start
 // others leave it open.
-func piped() (string, error) {
+func Piped() (string, error) {
 	info, err := os.Stdin.Stat()
 	if err != nil || !info.Mode().IsRegular() && info.Mode().Type() != os.ModeNamedPipe {
 		return "", nil
@@ -152,8 +158,8 @@ func piped() (string, error) {
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 
-// takeInput makes standard input the text of a run that is given none.
-func takeInput(c *cli.Command) error {
+// TakeInput makes standard input the text of a run that is given none.
+func TakeInput(c *cli.Command) error {
 	if c.IsSet("prompt") || c.IsSet("file") || c.IsSet("prompt-cache") || term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
 	}
@@ -175,8 +181,8 @@ func modelFlagGiven(c *cli.Command) bool {
 	return false
 }
 
-// isModel reports whether a word means a model.
-func isModel(c *cli.Command, word string) bool {
+// IsModel reports whether a word means a model.
+func IsModel(c *cli.Command, word string) bool {
 	if info, err := os.Stat(word); err == nil && !info.IsDir() {
 		return true
 	}
@@ -258,8 +264,8 @@ func inFolders(c *cli.Command, name string) (m hub.Model, ok bool) {
 	return m, false
 }
 
-// describeWords adds to a command's help what its words may be.
-func describeWords(c *cli.Command) {
+// Describe adds to a command's help what its words may be.
+func Describe(c *cli.Command) {
 	kind := wordsOf(c.Name)
 	if kind == ownWords {
 		return
