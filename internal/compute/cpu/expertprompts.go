@@ -14,8 +14,7 @@ const tiledShare = 8
 
 // byTiles reports whether the step's rows of prompts are multiplied with m by tiles.
 func (f *experts) byTiles(m *compute.Matrix) bool {
-	w := mem(m)
-	return f.single < f.tokens && w.ofTokens && w.k.PromptForm(m.Type).Tiled() && (f.all <= tiledShare*f.used || !m.Type.Quantised())
+	return f.single < f.tokens && tiled(m) && (f.all <= tiledShare*f.used || !m.Type.Quantised())
 }
 
 // listPrompts lists each present expert's pairs of prompts' tokens, which come after those of single tokens, and the
@@ -36,11 +35,10 @@ func (f *experts) listPrompts() {
 
 // form adds x, from which runs take their rows as tiling.run says, to o in the forms of m.
 func (f *experts) form(o *operand, x compute.Tensor, m *compute.Matrix, source []int32) {
-	tiled := f.byTiles(m)
-	if !tiled || f.single > 0 {
+	if !f.byTiles(m) || f.single > 0 {
 		o.form(f.d, x, m)
 	}
-	if form := mem(m).k.PromptForm(m.Type); tiled && o.at[form] == nil {
+	if form := mem(m).k.PromptForm(m.Type); f.byTiles(m) && o.at[form] == nil {
 		o.stride[form] = form.ActRow(x.Cols)
 		o.at[form] = f.d.tiling.run(form, floats(x), x.Cols, f.prompts, source)
 	}

@@ -119,10 +119,13 @@ func (e *expansion) positions() {
 	e.buffer.data = e.latents
 	x := compute.Tensor{Rows: n, Cols: latent, Mem: &e.buffer}
 	e.x = operand{}
-	e.x.form(e.d, x, o.Keys)
-	e.x.form(e.d, x, o.Values)
+	e.x.formOfPrompt(e.d, x, o.Keys)
+	e.x.formOfPrompt(e.d, x, o.Values)
 	longest := max(e.own, e.shape.Value)
 	e.part = min(longest, chunkRows(longest*e.shape.Heads, mem(o.Keys).rowBytes, n, e.d.pool.Threads()))
+	if tiled(o.Keys) {
+		e.part = min(longest, tiledRows(longest*e.shape.Heads, e.d.pool.Threads()))
+	}
 	e.parts = (longest + e.part - 1) / e.part
 	e.d.pool.Run(2*e.shape.Heads*e.parts, e.productFn)
 	e.d.pool.Run(n, e.storeFn)
@@ -157,9 +160,8 @@ func (e *expansion) product(i, worker int) {
 		return
 	}
 	m, at := mem(w), (e.first+head)*rows
-	x, stride := e.x.of(w, 0)
 	data := m.data[(at+first)*m.rowBytes : (at+end)*m.rowBytes]
-	e.d.multiply(w, data, end-first, out[head*width+first:], e.shape.Heads*width, x, stride, e.to-e.from, worker)
+	e.d.multiplyOfPrompt(w, data, end-first, out[head*width+first:], e.shape.Heads*width, &e.x, e.to-e.from, worker)
 }
 
 // store puts a position's keys and values where attention reads them.

@@ -198,6 +198,17 @@ func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte
 	m.k.MatMulPrompt(kernel.Next{}, w.Type, out, outStride, packed, rows, w.Cols, x, stride, tokens)
 }
 
+// multiplyOfPrompt is multiply for activations o that formOfPrompt made, by tiles where there are some.
+func (d *Device) multiplyOfPrompt(w *compute.Matrix, data []byte, rows int, out []float32, outStride int, o *operand, tokens, worker int) {
+	if tiled(w) {
+		x, stride := o.ofTiles(w, 0)
+		d.multiplyPrompt(kernel.Next{}, w, data, rows, out, outStride, x, stride, tokens, worker)
+		return
+	}
+	x, stride := o.of(w, 0)
+	d.multiply(w, data, rows, out, outStride, x, stride, tokens, worker)
+}
+
 // multiplyRows is multiply for n rows of m from row r on. next is the memory to prefetch.
 func (d *Device) multiplyRows(next kernel.Next, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
 	w := mem(m)

@@ -290,6 +290,15 @@ func (o *operand) addPrompt(d *Device, x compute.Tensor, single int, f kernel.Fo
 	o.at[f] = d.tiling.all(f, floats(x)[single*x.Cols:], x.Cols)
 }
 
+// formOfPrompt adds x, whose rows are all of prompts, for multiplyOfPrompt with w.
+func (o *operand) formOfPrompt(d *Device, x compute.Tensor, w *compute.Matrix) {
+	if tiled(w) {
+		o.addPrompt(d, x, 0, mem(w).k.PromptForm(w.Type))
+	} else {
+		o.form(d, x, w)
+	}
+}
+
 // ofPrompt is the activations for w from row single on, in the form of prompts, and the distance of rows.
 func (o *operand) ofPrompt(w *compute.Matrix, single int) (unsafe.Pointer, int) {
 	f := mem(w).k.PromptForm(w.Type)
@@ -297,6 +306,12 @@ func (o *operand) ofPrompt(w *compute.Matrix, single int) (unsafe.Pointer, int) 
 		single = 0
 	}
 	return unsafe.Add(o.at[f], single*o.stride[f]), o.stride[f]
+}
+
+// tiled reports whether products of prompts' rows with w are by tiles.
+func tiled(w *compute.Matrix) bool {
+	m := mem(w)
+	return m.ofTokens && m.k.PromptForm(w.Type).Tiled()
 }
 
 // ofTiles returns the address of a tile of the activations in the form of prompts for w, and a row's share of a tile.

@@ -49,10 +49,10 @@ func (f *sparseFFN) fillsPanels(open int) bool {
 // multiplyPanels computes the outputs of f.dense.
 func (f *sparseFFN) multiplyPanels() {
 	a, p := f.spreadDense(), &f.panels
-	p.mem.k = f.d.k
+	p.mem = matrix{k: f.d.k, packed: true, ofTokens: true}
 	p.form = compute.Matrix{Type: f.d.k.PanelType(f.w.Down.Type), Rows: superblock, Cols: f.n, Mem: &p.mem}
 	p.x = operand{}
-	p.x.form(f.d, a, &p.form)
+	p.x.formOfPrompt(f.d, a, &p.form)
 	first, rows := int(f.dense[0]), len(f.dense)
 	together := int(f.dense[rows-1]) == first+rows-1
 	p.out = floats(f.out)[first*f.out.Cols:]
@@ -86,9 +86,8 @@ func (f *sparseFFN) panel(s, worker int) {
 			f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), down.Type)
 		}
 	}
-	x, stride := f.panels.x.of(form, 0)
 	out := f.panels.out[s*superblock:]
-	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, len(f.dense))
+	f.d.multiplyOfPrompt(form, panel[:size/superblock*rows], rows, out, f.out.Cols, &f.panels.x, len(f.dense), worker)
 	if f.w.DownBias == nil {
 		return
 	}
