@@ -224,7 +224,10 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	if err != nil {
 		return err
 	}
-	e := engine.Options{Limits: engine.Limits{Context: b.Context, UBatch: b.Step, Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
+	e := engine.Options{Limits: engine.Limits{Context: b.Context, Batch: c.Int("batch-size"), Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
+	if c.IsSet("ubatch-size") {
+		e.UBatch = b.Step
+	}
 	need, err := e.Least(b.File, placement.Layout{})
 	if err != nil {
 		return err
@@ -235,6 +238,7 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	}
 	if room := engine.RoomIn(available, budget); m.Memory > 0 || budget != nil {
 		o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
+		o.RAM.OnDisk -= e.LongSteps(b.File, need, room.OnDisk)
 	}
 	return nil
 }
