@@ -42,7 +42,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 			flags.Stream(),
 			flags.KVInRAM(),
 			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: flags.Env("N_GPU_LAYERS")},
-			flags.Sparse(), flags.MaxKLD(), flags.LeastSameTop(), flags.DraftType(), flags.MostDrafts(),
+			flags.Sparse(), flags.MaxKLD(), flags.LeastSameTop(), flags.LeaveOut(), flags.DraftType(), flags.MostDrafts(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
@@ -174,6 +174,10 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if err != nil {
 		return b, close, err
 	}
+	skip, err := flags.ReadLeaveOut(c, bound)
+	if err != nil {
+		return b, close, err
+	}
 	f, err := openModel(c)
 	if err != nil {
 		return b, close, err
@@ -186,7 +190,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		}
 	}
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
+		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Skip: skip, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	so := session.Options{Engine: o}
@@ -220,7 +224,10 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	if err != nil {
 		return err
 	}
-	e := engine.Options{Limits: engine.Limits{Context: b.Context, UBatch: b.Step, Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
+	e := engine.Options{Limits: engine.Limits{Context: b.Context, Batch: c.Int("batch-size"), Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
+	if c.IsSet("ubatch-size") {
+		e.UBatch = b.Step
+	}
 	need, err := e.Least(b.File, placement.Layout{})
 	if err != nil {
 		return err
@@ -231,6 +238,7 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	}
 	if room := engine.RoomIn(available, budget); m.Memory > 0 || budget != nil {
 		o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
+		o.RAM.OnDisk -= e.LongSteps(b.File, need, room.OnDisk)
 	}
 	return nil
 }

@@ -234,14 +234,42 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	if o.UBatch != 0 {
 		return need
 	}
-	long := *o
-	long.UBatch = pick(o.Batch, UsualBatch)
+	long := o.withLongSteps()
 	m := long.memory(f, c, on)
-	if !m.fits() || m.Units < need.Units-need.Units/8 {
+	if !m.fits() || m.Units < leastUnits(need.Units) {
 		return need
 	}
 	o.UBatch = long.UBatch
 	return m
+}
+
+// withLongSteps returns o with steps of as many tokens as a batch.
+func (o *Options) withLongSteps() Options {
+	long := *o
+	long.UBatch = pick(o.Batch, UsualBatch)
+	return long
+}
+
+// leastUnits returns the room that long steps must leave for units, of what short ones leave.
+func leastUnits(room int64) int64 { return room - room/8 }
+
+// LongSteps returns the bytes of the given memory that the model in f takes beyond need, its Least, if its units stay on
+// the disk, because steps then take longer parts of a prompt; 0: they do not.
+func (o *Options) LongSteps(f *gguf.File, need Memory, memory int64) int64 {
+	if o.UBatch != 0 || f == nil {
+		return 0
+	}
+	long := o.withLongSteps()
+	m, err := long.Least(f, placement.Layout{})
+	if err != nil {
+		return 0
+	}
+	short := memory - (need.Need - need.Units)
+	room := memory - (m.Need - m.Units)
+	if room < leastUnits(short) {
+		return 0
+	}
+	return short - room
 }
 
 // kernelShare is the share of the room for units that is left for what nobody counts, as a divisor: small areas that the

@@ -391,6 +391,9 @@ func TestLongSteps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			engine.SetAvailable(t, 4*whole)
 			o := engine.Options{Limits: engine.Limits{Context: 4096, UBatch: c.chosen, Batch: c.batch, RAM: &c.budget}}
+			if more := o.LongSteps(f, least, c.budget); c.name != "all fits" && (more > 0) != (c.want > max(c.chosen, model.UsualStep)) {
+				t.Errorf("a plan counts %d bytes for steps of %d tokens", more, c.want)
+			}
 			if got, err := engine.StepOf(f, &o); err != nil || got != c.want {
 				t.Errorf("steps of %d tokens, want %d: %v", got, c.want, err)
 			}

@@ -125,8 +125,8 @@ func (c *Config) ExpertBytes(f *gguf.File) (n float64) {
 	return n
 }
 
-// takeSkip makes c leave out the experts that s names. It checks s, unless that is the zero value.
-func (c *Config) takeSkip(s compute.Skip) error {
+// TakeSkip makes c leave out the experts that s names. It checks s, unless that is the zero value.
+func (c *Config) TakeSkip(s compute.Skip) error {
 	switch {
 	case s == compute.Skip{}:
 		return nil

@@ -369,7 +369,7 @@ func (c *Config) Settle(o *Options) error {
 	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), o); err != nil {
 		return err
 	}
-	return c.takeSkip(o.Skip)
+	return c.TakeSkip(o.Skip)
 }
 
 // settle decides how feed-forward layers are computed.

@@ -17,7 +17,7 @@ import (
 
 // Options choose how a file is planned for.
 type Options struct {
-	model.Neurons // Activation, Sparse and Bound count
+	model.Neurons // Activation, Sparse, Bound and Skip count
 
 	Context    int        // tokens; 0 is the model's own
 	UBatch     int        // tokens of the largest step; 0 is the engine's own
@@ -67,6 +67,9 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	c.Take(choice)
+	if err := c.TakeSkip(o.Skip); err != nil {
+		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
+	}
 	var left float32
 	if choice.Mode == model.Threshold {
 		left = choice.Point.Setting
@@ -90,6 +93,9 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	c.FurtherCached = o.Further && c.CanGuessFurther() == nil // a file with an MTP layer that cannot be computed is refused when it is loaded
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()
+	if c.Skip.After > 0 && c.Left() == 0 {
+		r.assume("How many experts are left out was not measured for this model: the plan reads them all. powerinfer profile --measure measures it.")
+	}
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
 	}

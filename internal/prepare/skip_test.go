@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
@@ -74,6 +75,15 @@ func TestExpertCurve(t *testing.T) {
 			t.Errorf("within %s: %+v, %q; want %+v", y.bound, got.Skip, got.Chosen, y.skip)
 		}
 		e.Close()
+	}
+	for below, want := range map[float32]float64{last.Setting: 1 - float64(last.Active), last.Setting / 3: 0} { // plans
+		b, err := modelcost.Of(out, modelcost.Options{Context: 64, Law: modelcost.UsualLaw(), Neurons: model.Neurons{Skip: compute.Skip{After: 2, Below: below}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Model.Layers[0].Units.Left; got != want || strings.Contains(strings.Join(b.Assumed, " "), "left out was not measured") != (want == 0) {
+			t.Errorf("a share of %g: %g of the uses are left out, want %g; %q", below, got, want, b.Assumed)
+		}
 	}
 	stats := Options{Out: filepath.Join(t.TempDir(), "stats.gguf"), Measure: true, Tokens: LeastCounted, Files: o.Files, Threads: 2}
 	counted, err := Profile(context.Background(), f, stats)

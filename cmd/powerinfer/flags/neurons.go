@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -21,8 +22,13 @@ func Prediction() []cli.Flag {
 	return About(NeuronSubject, []cli.Flag{
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(Variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default and minimum: the file's"},
-		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
+		LeaveOut(),
 	})
+}
+
+// LeaveOut returns --leave-out, one of the flags of Prediction.
+func LeaveOut() cli.Flag {
+	return aboutNeurons(&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"})
 }
 
 // Bound returns the flags that have the file's curve choose how neurons are left out.
@@ -40,8 +46,15 @@ func LeastSameTop() cli.Flag {
 
 func aboutNeurons(f cli.Flag) cli.Flag { return About(NeuronSubject, []cli.Flag{f})[0] }
 
-// leaveOut parses the value of --leave-out.
-func leaveOut(v string) (o powerinfer.Skip, err error) {
+// ReadLeaveOut reads --leave-out, which goes without the flags of Bound.
+func ReadLeaveOut(c *cli.Command, bound model.Bound) (o powerinfer.Skip, err error) {
+	v := c.String("leave-out")
+	switch {
+	case v == "":
+		return o, nil
+	case bound.IsSet():
+		return o, errors.New("--leave-out sets what --max-kld and --min-same-top choose; give one or the other")
+	}
 	after, below, ok := strings.Cut(v, ":")
 	if ok {
 		o.After, err = strconv.Atoi(after)

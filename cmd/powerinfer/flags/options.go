@@ -141,13 +141,8 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Neurons.AlwaysOn = c.Float64("sparse-always-on"); !(o.Neurons.AlwaysOn >= 0 && o.Neurons.AlwaysOn <= 1) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.Neurons.AlwaysOn)
 	}
-	if v := c.String("leave-out"); v != "" {
-		if o.Neurons.Skip, err = leaveOut(v); err != nil {
-			return o, err
-		}
-		if o.Neurons.Bound.IsSet() {
-			return o, errors.New("--leave-out sets what --max-kld and --min-same-top choose; give one or the other")
-		}
+	if o.Neurons.Skip, err = ReadLeaveOut(c, o.Neurons.Bound); err != nil {
+		return o, err
 	}
 	if c.Bool("verbose") {
 		o.CPU.Note = func(line string) { fmt.Fprintln(screen.Err, line) }
