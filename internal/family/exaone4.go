@@ -92,7 +92,7 @@ func (l *exaone4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *exaone4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
 
-func (m *exaone4) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *exaone4) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

@@ -86,7 +86,7 @@ func (l *olmo2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *olmo2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
 
-func (m *olmo2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }
