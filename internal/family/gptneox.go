@@ -52,7 +52,7 @@ func (m *gptNeoX) block(b *nn.Binder, l layer) gptNeoXBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
 	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, GuessNorm: ffnNorm, Parallel: m.parallel}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, InputNorm: ffnNorm, Parallel: m.parallel}
 	return gptNeoXBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias), attn: a, ffnNorm: ffnNorm, ffn: b.FFN(ffn)}
 }
 

@@ -57,7 +57,7 @@ func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 	if !parallel {
 		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm, Parallel: parallel})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm, Parallel: parallel})
 	return block
 }
 
