@@ -10,6 +10,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -148,7 +149,28 @@ func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	}}
 }
 
-// bindHead loads the head's weights.
+// HeadError is the error of a draft head that fits the model and cannot be loaded, although the model can.
+type HeadError struct{ Err error }
+
+func (e *HeadError) Error() string { return e.Err.Error() }
+func (e *HeadError) Unwrap() error { return e.Err }
+
+// openHead loads the head's weights. Its errors are HeadErrors, unless ctx ended.
+func (m *Model) openHead(ctx context.Context, o *Options) (draft family.Draft, err error) {
+	err = fault.Guard(func() error {
+		draft, err = m.bindHead(ctx, o)
+		return err
+	})
+	switch {
+	case errors.Is(err, fault.Err):
+		return nil, &HeadError{fmt.Errorf("%s: %w", m.head.file.Path, err)}
+	case err != nil && ctx.Err() == nil:
+		return nil, &HeadError{err}
+	}
+	return draft, err
+}
+
+// bindHead binds the head's program.
 func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) {
 	at := nn.LayerPlan{}
 	if m.places != nil {

@@ -200,7 +200,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
 	switch {
 	case m.head != nil && o.Further:
-		if m.draft, err = m.bindHead(ctx, &o); err != nil {
+		if m.draft, err = m.openHead(ctx, &o); err != nil {
 			return nil, err
 		}
 	case o.Further:
