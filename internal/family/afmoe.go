@@ -86,7 +86,7 @@ func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
+			FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
 		},
 		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.after),
 		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.after),

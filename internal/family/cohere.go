@@ -23,13 +23,7 @@ type cohere struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []cohereBlock
-}
-
-type cohereBlock struct {
-	norm nn.Norm
-	attn *nn.Attention
-	ffn  *nn.FFN
+	blocks []nn.Parallel
 }
 
 // newCommandR binds a model without windows.
@@ -71,7 +65,7 @@ func (m *cohere) bind(k *nn.Keys, b *nn.Binder) {
 }
 
 // block binds block i.
-func (m *cohere) block(b *nn.Binder, i int) cohereBlock {
+func (m *cohere) block(b *nn.Binder, i int) nn.Parallel {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -83,10 +77,10 @@ func (m *cohere) block(b *nn.Binder, i int) cohereBlock {
 		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
-	return cohereBlock{
-		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
-		attn: a,
-		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Parallel: true}),
+	return nn.Parallel{
+		Norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
+		Attn: a,
+		FFN:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Parallel: true}),
 	}
 }
 
@@ -94,19 +88,7 @@ func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
+		x = m.blocks[i].Forward(p, x)
 	}
-	return x
-}
-
-func (l *cohereBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.norm)
-	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
-		in = p.Norm(x, l.norm)
-	}
-	y := l.ffn.Forward(p, x, in)
-	p.Add(x, p.Linear(heads, &l.attn.Out))
-	p.Add(x, y)
 	return x
 }

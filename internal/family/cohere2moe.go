@@ -80,7 +80,7 @@ func (m *cohere2MoE) block(b *nn.Binder, i int) cohere2MoEBlock {
 	block := cohere2MoEBlock{
 		norm:  norm,
 		attn:  a,
-		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: norm, Parallel: true}, m.experts),
+		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: norm, Parallel: true}, m.experts),
 		scale: 1,
 	}
 	if b.HasExperts() && m.experts.Shared > 0 {

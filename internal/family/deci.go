@@ -59,7 +59,7 @@ func (m *deci) block(b *nn.Binder, i int, l layer, heads int) deciBlock {
 	}
 	block.ffnNorm = b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block.ffn = b.FFN(nn.FFNSpec{
-		Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, GuessNorm: block.ffnNorm,
+		Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, InputNorm: block.ffnNorm,
 	})
 	return block
 }

@@ -84,7 +84,7 @@ func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 	}
 
 	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, GuessNorm: ffnNorm}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, InputNorm: ffnNorm}
 	if m.spec.ungated {
 		ffn.UpBias, ffn.DownBias = nn.Optional, nn.Optional
 	}

@@ -40,15 +40,14 @@ func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program { return bindDeepSeek2(k, b,
 
 func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 	m := &deepseek2{spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
+	shape, rope := readLatent(k, &m.sizes, compute.Interleaved)
 	// YaRN's magnitude squared goes into the scale of scores; files hold 0.1·mscale_all_dim.
 	rope.InScores = true
 	rope.InBoth = spec.inBoth
 	rope.LogMul *= 10
 	m.scores.YaRN = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
-	m.latent = shape
-	m.ropeSpec = rope
+	m.latent, m.ropeSpec = shape, rope
 	m.queryRope = b.Rope(rope, factors)
 	m.keyRope = b.Rope(rope.Whole(), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
@@ -83,11 +82,12 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 	experts.Routing.GroupsByBest = experts.Routing.Groups > 0 && experts.Routing.Score == compute.Softmax && !b.Has("exp_probs_b.bias")
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	// FFNOrExperts also binds the shared experts.
 	return nn.PreNorm{
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, experts),
 	}
 }
 

@@ -120,7 +120,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 		attn:     b.CompressedAttention(attn),
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: nn.Limited(m.act, m.others[i]), GuessNorm: ffnNorm})).Reads(ffnNorm),
+		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: nn.Limited(m.act, m.others[i]), InputNorm: ffnNorm})).Reads(ffnNorm),
 	}
 	if i < m.hashed && m.embed.Table != nil {
 		l.ffn.Given = b.GivenExperts("ffn_gate_tid2eid.weight", m.embed.Table.Rows, experts.Used, experts.Count)

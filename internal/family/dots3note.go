@@ -34,7 +34,7 @@ type latentKind struct {
 
 func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
 	m := &dots3note{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), index: k.Indexer(), scores: k.Scores(nn.Scores{})}
-	full, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
+	full, rope := readLatent(k, &m.sizes, compute.Interleaved)
 	windows := full
 	windows.Latent = k.Count(".attention.kv_lora_rank_swa", full.Latent, nn.MaxWidth)
 	windows.Key = k.Count(".attention.key_length_mla_swa", full.Key, nn.MaxWidth)
@@ -83,7 +83,7 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
 	}
 }
 

@@ -22,14 +22,7 @@ type exaone4 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []exaone4Block
-}
-
-type exaone4Block struct {
-	attn     *nn.Attention
-	attnPost nn.Norm // norm of attention's output
-	ffn      *nn.FFN
-	ffnPost  nn.Norm // norm of the feed-forward layer's output
+	blocks []nn.PostNorm
 }
 
 func newExaone4(k *nn.Keys, b *nn.Binder) Program {
@@ -52,7 +45,7 @@ func newExaone4(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *exaone4) block(b *nn.Binder, i int) exaone4Block {
+func (m *exaone4) block(b *nn.Binder, i int) nn.PostNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -63,11 +56,11 @@ func (m *exaone4) block(b *nn.Binder, i int) exaone4Block {
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
-	return exaone4Block{
-		attn:     a,
-		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
-		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	return nn.PostNorm{
+		Attn:     a,
+		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -80,19 +73,7 @@ func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (l *exaone4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, x)
-	p.Normalize(y, l.attnPost)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, x)
-	p.Normalize(y, l.ffnPost)
-	p.Add(x, y)
-	return x
-}
-
-func (l *exaone4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
-
 func (m *exaone4) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
+	l := m.block(b, len(m.layers)-1)
+	return &l
 }

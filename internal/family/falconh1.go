@@ -59,7 +59,7 @@ func (m *falconH1) block(b *nn.Binder, i int) falconH1Block {
 		attn:    a,
 		mamba:   b.Mamba2(m.states, m.embd, m.eps, nn.Optional),
 		ffnNorm: ffnNorm,
-		ffn:     b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+		ffn:     b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 

@@ -62,7 +62,7 @@ func (m *gemma2) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 		},
 		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
 		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),

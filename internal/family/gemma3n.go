@@ -17,7 +17,7 @@ import (
 //
 // Sources: Google DeepMind 2025, Gemma 3n; Baykal et al. 2023, AltUp; Menghani et al. 2024, LAuReL.
 type gemma3n struct {
-	sizes
+	sizes          // the width, and the heads and neurons of each layer
 	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
@@ -27,7 +27,7 @@ type gemma3n struct {
 	windowed         []bool        // [layers]
 	ownKV            int           // layers, the first ones, that have keys and values of their own
 
-	topK   []*float32     // [layers] standard deviations that gates lose, see nn.FFN.TopK; nil: none
+	topK   []*float32     // [layers] each gate becomes max(0, gate − mean − topK·σ) of its row; nil: it stays
 	inputs nn.LayerInputs // each layer's embeddings
 	altUp  nn.AltUp
 	ends
@@ -95,7 +95,7 @@ func (m *gemma3n) block(b *nn.Binder, i int) gemma3nBlock {
 		attn:         a,
 		attnPost:     b.RMSNorm("post_attention_norm", m.embd, m.eps),
 		ffnNorm:      ffnNorm,
-		ffn:          b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.topK[i], GuessNorm: ffnNorm}),
+		ffn:          b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.topK[i], InputNorm: ffnNorm}),
 		ffnPost:      b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 		mixing:       b.AltUpMixing(m.embd, m.eps),
 		laurel:       b.LowRank(m.embd, m.eps),
@@ -111,7 +111,7 @@ func (m *gemma3n) Forward(p *nn.Pass) compute.Tensor {
 	inputs := m.inputs.Forward(p, x)
 	streams := m.altUp.Begin(p, x)
 	for i := range m.blocks {
-		p.Layer(i, compute.Tensor{}) // the residual is several streams
+		p.Layer(i, compute.Tensor{}) // begins a layer; the residual is no single tensor
 		m.blocks[i].forward(p, x, inputs, streams, m.altUp.Active)
 	}
 	m.altUp.End(p, x, streams)

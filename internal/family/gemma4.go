@@ -109,7 +109,7 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.ownKV, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
 	block := m.gemma4Shape.block(b, i, a)
-	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}); b.HasExperts() {
+	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm}); b.HasExperts() {
 		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
 	} else {
 		block.ffn = b.FFN(ffn)

@@ -65,7 +65,7 @@ func (m *gemma4Assistant) block(b *nn.Binder, i int, of *Target) gemma4Block {
 			b.Fail("layer %d has a window of 1 position, in which no token is before the last: the file is damaged; download or convert it again", i)
 		}
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm})
 	return block
 }
 

@@ -57,7 +57,7 @@ func (m *glm4) block(b *nn.Binder, l layer) glm4Block {
 		attn:     a,
 		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }

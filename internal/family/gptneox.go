@@ -19,9 +19,10 @@ type gptNeoX struct {
 	parallel bool // the parts of blocks are computed side by side
 
 	ends
-	blocks []gptNeoXBlock
+	blocks []nn.Block
 }
 
+// gptNeoXBlock is a block with parts side by side that read norms of their own.
 type gptNeoXBlock struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
@@ -45,41 +46,34 @@ func newGPTNeoX(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *gptNeoX) block(b *nn.Binder, l layer) gptNeoXBlock {
+func (m *gptNeoX) block(b *nn.Binder, l layer) nn.Block {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.HasBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
 	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, GuessNorm: ffnNorm, Parallel: m.parallel}
-	return gptNeoXBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias), attn: a, ffnNorm: ffnNorm, ffn: b.FFN(ffn)}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, InputNorm: ffnNorm, Parallel: m.parallel}
+	attnNorm := b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias)
+	if !m.parallel {
+		return &nn.PreNorm{AttnNorm: attnNorm, Attn: a, FFNNorm: ffnNorm, FFN: b.FFN(ffn)}
+	}
+	return &gptNeoXBlock{attnNorm: attnNorm, attn: a, ffnNorm: ffnNorm, ffn: b.FFN(ffn)}
 }
 
 func (m *gptNeoX) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i, x)
-		if m.parallel {
-			x = m.blocks[i].parallel(p, x)
-		} else {
-			x = m.blocks[i].sequential(p, x)
-		}
+		x = m.blocks[i].Forward(p, x)
 	}
 	return x
 }
 
-func (l *gptNeoXBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *gptNeoXBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, heads := l.attn.AttendWanted(p, x, p.Norm(x, l.attnNorm))
 	y := l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
 	p.Add(x, p.Linear(heads, &l.attn.Out))
 	p.Add(x, y)
-	return x
-}
-
-func (l *gptNeoXBlock) sequential(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
 	return x
 }

@@ -45,7 +45,7 @@ type hyV4Block struct {
 
 func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 	m := &hyV4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
+	shape, rope := readLatent(k, &m.sizes, compute.Interleaved)
 	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
 	if k.Optional(".attention.indexer.top_k", nn.MaxWidth) > 0 {
 		m.index, m.indexed = k.Indexer(), readIndexed(k, len(m.layers))
@@ -93,7 +93,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 		attn:     a,
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, experts),
 	}
 }
 

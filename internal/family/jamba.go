@@ -58,7 +58,7 @@ func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
 		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm}, m.experts)
 	return block
 }
 

@@ -84,7 +84,7 @@ func (m *kimiK3) block(b *nn.Binder, i int, l layer) kimiK3Block {
 		attnMix: m.mix(b, "attn_res_score"), ffnMix: m.mix(b, "ffn_res_score"),
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.mixers.eps), ffnNorm: ffnNorm,
 		mixer: m.mixers.bind(b, i, l),
-		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
+		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
 	}
 }
 

@@ -67,7 +67,7 @@ func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
 		norm:    b.RMSNorm("attn_norm", m.embd, eps),
 		mixer:   m.mixers.bind(b, i, l),
 		ffnNorm: ffnNorm,
-		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: nn.Capped(m.act, m.others[i]), GuessNorm: ffnNorm}, experts),
+		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: nn.Capped(m.act, m.others[i]), InputNorm: ffnNorm}, experts),
 	}
 }
 

@@ -6,16 +6,18 @@ import (
 )
 
 // readLatent reads the sizes of latent attention, which are the same in all layers, and the rotation of queries, which
-// covers their last elements. With mlaKeys, key_length_mla and value_length_mla are the sizes of heads, and key_length
-// and value_length those of a row of the cache; without them, key_length and value_length are the sizes of heads.
-func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle, mlaKeys bool) (nn.LatentShape, nn.RopeSpec) {
+// covers their last elements. In files with key_length_mla and value_length_mla, these are the sizes of heads, and
+// key_length and value_length those of a row of the cache; in others the latter are the sizes of heads.
+func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle) (nn.LatentShape, nn.RopeSpec) {
 	heads := max(1, s.heads()) // layers of other kinds have none
 	size := func(name string, usual int) int {
 		return k.Counts(name, len(s.layers), func(int) int { return usual })[0]
 	}
-	shape := nn.LatentShape{Heads: heads, Key: size(".attention.key_length", max(1, s.embd/heads)), Value: size(".attention.value_length", max(1, s.embd/heads))}
-	if mlaKeys {
-		shape.Key, shape.Value = size(".attention.key_length_mla", shape.Key), size(".attention.value_length_mla", shape.Value)
+	usual := max(1, s.embd/heads)
+	shape := nn.LatentShape{
+		Heads: heads,
+		Key:   size(".attention.key_length_mla", size(".attention.key_length", usual)),
+		Value: size(".attention.value_length_mla", size(".attention.value_length", usual)),
 	}
 	rope := k.Rope(nn.RopeSpec{Style: style, Dims: shape.Key, Trained: s.context})
 	rope.First = shape.Key - rope.Dims

@@ -101,7 +101,7 @@ func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
 		attnNorm: m.norm(b, "attn_norm"),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, GuessNorm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, InputNorm: ffnNorm}),
 	}
 }
 

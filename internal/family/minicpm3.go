@@ -35,7 +35,7 @@ type miniCPM3Block struct {
 
 func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
 	m := &miniCPM3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	shape, rope := readLatent(k, &m.sizes, compute.Halves, false)
+	shape, rope := readLatent(k, &m.sizes, compute.Halves)
 	factors := b.RopeFactors(rope)
 	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 	m.part = k.Factor(".residual_scale", 1.4/math.Sqrt(float64(len(m.layers))))
@@ -62,7 +62,7 @@ func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 

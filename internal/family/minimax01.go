@@ -64,7 +64,7 @@ func (m *minimax01) block(b *nn.Binder, i int, recurrent bool) minimax01Block {
 		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 		block.attn = a
 	}
-	block.experts = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.experts.Act, GuessNorm: block.ffnNorm}, m.experts)
+	block.experts = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.experts.Act, InputNorm: block.ffnNorm}, m.experts)
 	return block
 }
 

@@ -30,7 +30,7 @@ type mixer struct {
 func readMixers(k *nn.Keys, b *nn.Binder, s *sizes, rotated bool) mixers {
 	m := mixers{embd: s.embd, eps: k.RMSEpsilon(1e-5), scores: k.Scores(nn.Scores{})}
 	m.states, m.bound = k.DeltaHeads(k.Counts(".attention.head_count", len(s.layers), nil)[0])
-	shape, rope := readLatent(k, s, compute.Interleaved, true)
+	shape, rope := readLatent(k, s, compute.Interleaved)
 	if m.latent = shape; rotated {
 		factors := b.RopeFactors(rope)
 		m.rope, m.shared = b.Rope(rope, factors), b.Rope(rope.Whole(), factors)

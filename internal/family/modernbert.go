@@ -63,7 +63,7 @@ func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
 	if b.Has("attn_norm.weight") {
 		block.attnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm})
 	return block
 }
 

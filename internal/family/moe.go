@@ -110,7 +110,7 @@ func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, GuessNorm: ffnNorm}, experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, InputNorm: ffnNorm}, experts),
 	}
 	if x, ok := block.FFN.(*nn.Experts); ok && m.spec.group != nil {
 		m.spec.group(m, b, x)

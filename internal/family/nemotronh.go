@@ -60,7 +60,7 @@ func (m *nemotronH) block(b *nn.Binder, i int) nemotronHBlock {
 		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn = a
 	case l.ff > 0:
-		ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, GuessNorm: block.norm}
+		ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, InputNorm: block.norm}
 		block.ffn = b.FFNOrExperts(ffn, m.experts)
 	default:
 		block.mamba = b.Mamba2(m.states, m.embd, m.eps, nn.Required)

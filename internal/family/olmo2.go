@@ -20,14 +20,7 @@ type olmo2 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []olmo2Block
-}
-
-type olmo2Block struct {
-	attn     *nn.Attention
-	attnPost nn.Norm // norm of attention's output
-	ffn      *nn.FFN
-	ffnPost  nn.Norm // norm of the feed-forward layer's output
+	blocks []nn.PostNorm
 }
 
 func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
@@ -46,7 +39,7 @@ func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
+func (m *olmo2) block(b *nn.Binder, i int) nn.PostNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -57,11 +50,11 @@ func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
-	return olmo2Block{
-		attn:     a,
-		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
-		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	return nn.PostNorm{
+		Attn:     a,
+		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -74,19 +67,7 @@ func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (l *olmo2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, x)
-	p.Normalize(y, l.attnPost)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, x)
-	p.Normalize(y, l.ffnPost)
-	p.Add(x, y)
-	return x
-}
-
-func (l *olmo2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
-
 func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
+	l := m.block(b, len(m.layers)-1)
+	return &l
 }

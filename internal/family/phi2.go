@@ -18,13 +18,7 @@ type phi2 struct {
 	scores nn.Scores
 
 	ends
-	blocks []phi2Block
-}
-
-type phi2Block struct {
-	norm nn.Norm
-	attn *nn.Attention
-	ffn  *nn.FFN
+	blocks []nn.Parallel
 }
 
 func newPhi2(k *nn.Keys, b *nn.Binder) Program {
@@ -43,15 +37,15 @@ func newPhi2(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *phi2) block(b *nn.Binder, l layer) phi2Block {
+func (m *phi2) block(b *nn.Binder, l layer) nn.Parallel {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.HasBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
-	return phi2Block{
-		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias),
-		attn: a,
-		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, Parallel: true}),
+	return nn.Parallel{
+		Norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias),
+		Attn: a,
+		FFN:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, Parallel: true}),
 	}
 }
 
@@ -59,19 +53,7 @@ func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
+		x = m.blocks[i].Forward(p, x)
 	}
-	return x
-}
-
-func (l *phi2Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.norm)
-	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
-		in = p.Norm(x, l.norm)
-	}
-	y := l.ffn.Forward(p, x, in)
-	p.Add(x, p.Linear(heads, &l.attn.Out))
-	p.Add(x, y)
 	return x
 }

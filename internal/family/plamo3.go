@@ -57,7 +57,7 @@ func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 		},
 		AttnPost: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
 		FFNPost:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},

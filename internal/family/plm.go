@@ -31,7 +31,7 @@ type plmBlock struct {
 
 func newPLM(k *nn.Keys, b *nn.Binder) Program {
 	m := &plm{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.ReLU2), scores: k.Scores(nn.Scores{})}
-	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, false)
+	shape, rope := readLatent(k, &m.sizes, compute.Interleaved)
 	factors := b.RopeFactors(rope)
 	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 
@@ -55,7 +55,7 @@ func (m *plm) block(b *nn.Binder, l layer) plmBlock {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, GuessNorm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 //
 // Source: Qwen Team 2025, Qwen3 Technical Report.
 type qwen3 struct {
-	sizes
+	sizes          // the width, and the heads and neurons of each layer
 	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
 
-	ends
+	ends   // the embedding, and the last norm with the head
 	blocks []qwen3Block
 }
 
@@ -59,22 +59,22 @@ func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 
 func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i, x)
+		p.Layer(i, x) // gives back what the layer before took of the pool of activations
 		x = m.blocks[i].Forward(p, x)
-		p.InsertDeep(x, i, m.embed.Deep)
+		p.InsertDeep(x, i, m.embed.Deep) // adds features of pictures, in Qwen3-VL alone
 	}
 	return x
 }
 
 func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	// In the last layer, x also keeps only the rows with wanted logits.
+	// The last layer continues only with the rows whose logits are wanted, so x changes, too.
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))

@@ -81,7 +81,7 @@ func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
 		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm}, m.experts)
 	return block
 }
 

@@ -73,7 +73,7 @@ func (m *smallThinker) block(b *nn.Binder, i int) smallThinkerBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	block := smallThinkerBlock{attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps), attn: a, ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm}
 	if b.HasExperts() {
 		ffn.Neurons = m.experts.Shared
 		block.experts = b.Experts(m.experts, b.SharedExperts(ffn)).Reads(nn.Norm{})

@@ -18,14 +18,7 @@ type stableLM struct {
 	scores nn.Scores
 
 	ends
-	blocks []stableLMBlock
-}
-
-type stableLMBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm // not bound where both parts read attnNorm, side by side
-	ffn      *nn.FFN
+	blocks []nn.Block
 }
 
 func newStableLM(k *nn.Keys, b *nn.Binder) Program {
@@ -43,7 +36,7 @@ func newStableLM(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
+func (m *stableLM) block(b *nn.Binder, l layer) nn.Block {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	if b.Has("attn_q_norm.weight") {
@@ -52,43 +45,21 @@ func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
-	block := stableLMBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias), attn: a}
-	parallel := !b.Has("ffn_norm.weight")
-	if !parallel {
-		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
+	norm := b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias)
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}
+	if !b.Has("ffn_norm.weight") {
+		ffn.Parallel = true
+		return &nn.Parallel{Norm: norm, Attn: a, FFN: b.FFN(ffn)}
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm, Parallel: parallel})
-	return block
+	ffn.InputNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
+	return &nn.PreNorm{AttnNorm: norm, Attn: a, FFNNorm: ffn.InputNorm, FFN: b.FFN(ffn)}
 }
 
 func (m *stableLM) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i, x)
-		if l := &m.blocks[i]; l.ffnNorm.Bound() {
-			x = l.sequential(p, x)
-		} else {
-			x = l.parallel(p, x)
-		}
+		x = m.blocks[i].Forward(p, x)
 	}
-	return x
-}
-
-func (l *stableLMBlock) sequential(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *stableLMBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.attnNorm)
-	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
-		in = p.Norm(x, l.attnNorm)
-	}
-	y := l.ffn.Forward(p, x, in)
-	p.Add(x, p.Linear(heads, &l.attn.Out))
-	p.Add(x, y)
 	return x
 }

@@ -151,12 +151,12 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	}
 	parts := &b.parts[b.layer]
 	e := b.Experts(experts, b.SharedExperts(ffn))
-	parts.FFNNorm = ffn.GuessNorm
+	parts.FFNNorm = ffn.InputNorm
 	switch {
 	case experts.Plain:
 		e.Reads(Norm{})
-	case ffn.GuessNorm.Bound():
-		e.Reads(ffn.GuessNorm)
+	case ffn.InputNorm.Bound():
+		e.Reads(ffn.InputNorm)
 	}
 	return e
 }

@@ -14,7 +14,7 @@ type FFNSpec struct {
 	TopK             *float32 // see FFN.TopK
 	GateBias         Presence
 	UpBias, DownBias Presence
-	GuessNorm        Norm // not applied here: the block's norm before this layer, with which the layer before guesses this layer's neurons
+	InputNorm        Norm // the norm that the block applies to the layer's input; with it the layer before guesses this layer's neurons
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Precise          bool // products keep all bits of float weights: see compute.Precise
 	Parallel         bool // the layer runs in parallel to attention, so no earlier layer can guess its set
@@ -60,7 +60,7 @@ func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	f, plan := &FFN{Act: s.Act, TopK: s.TopK, Inner: s.Inner}, &b.plan.Neurons
 	parts := &b.parts[b.layer]
-	parts.FFN, parts.FFNNorm, parts.parallel = f, s.GuessNorm, s.Parallel
+	parts.FFN, parts.FFNNorm, parts.parallel = f, s.InputNorm, s.Parallel
 	if plan.Cut > 0 {
 		f.Act.Threshold = plan.Cut
 	}
