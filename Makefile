@@ -22,12 +22,12 @@ test-all:
 race: export POWERINFER_THOROUGH = 1
 race:
 	CGO_ENABLED=1 go test -vet=off -timeout 30m -race -short ./internal/compute/cpu ./internal/compute/cpu/pool -skip \
-		'^TestTune$$|^Test(MatrixUnit)?Conformance$$/.*/^(exact,_)?(F32|IQ|TQ|Q[12358]|Q4_1|Q6_K|MXFP4|NVFP4|BF16)|^Test(MatrixUnit)?Conformance$$/^(Experts|Predict)$$/^Q4_K|^Test(MatrixUnit)?Conformance$$/^Attention$$/^heads_of_(64_and|80|96|576)'
+		'^TestTune|^Test(MatrixUnit)?Conformance$$/.*/^(exact,_)?(F32|IQ|TQ|Q[12358]|Q4_1|Q6_K|MXFP4|NVFP4|BF16)|^Test(MatrixUnit)?Conformance$$/^(Experts|Predict)$$/^Q4_K|^Test(MatrixUnit)?Conformance$$/^Attention$$/^heads_of_(64_and|80|96|576)'
 	CGO_ENABLED=1 go test -vet=off -timeout 30m -race -short ./internal/engine -run '^Test($(RACED))$$' -skip '^TestCompanyOnGPU$$/^(off|exact)'
 	CGO_ENABLED=1 go test -vet=off -timeout 30m -race -short -run 'TestUpload|TestReplay|TestOverlap|TestHost|TestConformance/^Embed$$' ./internal/compute/vulkan
 
 RACED := TwoHundredRequests|Gap|ForgottenStream|CancelWaiting|CancelInRecurrentStep|CloseWhileAwaiting|NeverFits|FailedStep|LostForGood|Together|EmbedLater|$(\
-	)DraftModel|FurtherDrafts|PrefixReuse|Checkpoints|RecurrentCompany|SaveBesideRequests|Company|CompanyOnGPU|Threads|Watch|SetThreshold|Trace|WorkOnGPU|WindowsFreePages
+	)DraftModel|FurtherDrafts|PrefixReuse|Checkpoints|RecurrentCompany|SaveBesideRequests|Company|CompanyOnGPU|Watch|SetThreshold|Trace|WindowsFreePages
 
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}

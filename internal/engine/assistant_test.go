@@ -115,7 +115,7 @@ func TestAssistantOnGPU(t *testing.T) {
 	prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 90)
 	whole := testenv.Exhaustive(t)
 	for name, plan := range furtherPlans(c) {
-		if name != "mixed" && name != "whole and further" && !whole {
+		if name != "mixed and further" && !whole {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -195,5 +195,5 @@ func keeps(t *testing.T, small int, open func(drafts int) *engine.Engine) {
 		t.Errorf("after %d shifts the logits are not those behind what is left", res.Shifts)
 	}
 
-	guessedRecurrent(t, open(0), open(4), 40/small)
+	guessedRecurrent(t, afresh, open(4), 40/small)
 }

@@ -150,17 +150,18 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 // processor alone. The same holds for a sequence that was idle meanwhile, and for one with shared pages.
 func TestLostGPU(t *testing.T) {
 	testenv.Thorough(t)
-	for _, c := range []struct {
+	type loss struct {
 		gpus, rest int // rest: those that are left where one of several fails
 		with       error
 		silent     bool
-	}{
-		{1, 0, vulkan.ErrLost, false},
+	}
+	for _, c := range testenv.Some(t, 3, []loss{
 		{1, 0, vulkan.ErrLost, true},
 		{1, 0, &vulkan.OutOfMemory{Device: "a GPU", Asked: 1 << 20}, false},
-		{2, 0, vulkan.ErrLost, false},
 		{2, 1, vulkan.ErrLost, false},
-	} {
+		{1, 0, vulkan.ErrLost, false},
+		{2, 0, vulkan.ErrLost, false},
+	}) {
 		left := 1 << 30
 		e, m := openMortal(t, c.gpus, c.rest, &left, c.with, c.silent)
 		ids := e.Tokenizer().Encode("There was once a poor woodcutter", true, true)

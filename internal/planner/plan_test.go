@@ -57,19 +57,19 @@ func TestPlanned(t *testing.T) {
 		whole         int     // layers; 0: by neuron
 		gpus          int     // 0: 1
 	}
-	for _, c := range testenv.Few(t, 1, testenv.Some(t, 12, []planned{
+	for _, c := range testenv.Few(t, 1, testenv.Some(t, 8, []planned{
 		{mode: model.Predict, context: 256, share: 0.5, stream: 1},
-		{mode: model.Exact, context: 1024, ubatch: 64, share: 2},
-		{mode: model.Off, context: 256, share: 0.4, whole: 2},
 		{mode: model.Off, context: 256, ubatch: 64, share: 0.4, whole: 2, stream: 8},
 		{spec: synth.Spec{Arch: "gemma2", Type: quant.Q4_0}, mode: model.Off, context: 256, ubatch: 64, share: 0, whole: -1, stream: 8},
-		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0}, mode: model.Exact, context: 512, share: 0.5, stream: 32},
 		{spec: synth.Spec{Arch: "qwen2", Type: quant.F16}, mode: model.Exact, context: 256, batch: 32, ubatch: 512, share: 0.3},
 		{spec: synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, mode: model.Predict, context: 128, share: 2},
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 64, share: 0.8, stream: 32, gpus: 2},
 		{spec: synth.Spec{Arch: "llama", Type: quant.IQ2_XXS}, mode: model.Exact, context: 256, share: 0.5}, // larger on GPUs than in files
-		{spec: synth.Spec{Arch: "llama", Type: quant.MXFP4}, mode: model.Off, context: 64, share: 0.4, stream: 1},
 		{spec: synth.Spec{Arch: "gemma3n", Type: quant.F16}, mode: model.Off, context: 256, share: 0.6},
+		{mode: model.Exact, context: 1024, ubatch: 64, share: 2},
+		{mode: model.Off, context: 256, share: 0.4, whole: 2},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0}, mode: model.Exact, context: 512, share: 0.5, stream: 32},
+		{spec: synth.Spec{Arch: "llama", Type: quant.MXFP4}, mode: model.Off, context: 64, share: 0.4, stream: 1},
 		{mode: model.Predict, context: 256, share: 0.5},
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Off, context: 64, ubatch: 8, share: 2},
 		{spec: synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 100, share: 0.9},
