@@ -32193,6 +32193,7 @@ group:
 	LONG       $0x5c4ae2c4
 	BYTE       $0xcd
 	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
 	ADDQ       DX, BX
 	ADDQ       $0x00000800, R9
 	ADDQ       $0x00000400, R8
@@ -32330,6 +32331,7 @@ group:
 	LONG       $0x5c42e2c4
 	BYTE       $0xdd
 	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
 	ADDQ       DX, BX
 	ADDQ       $0x00000800, R9
 	ADDQ       $0x00000800, R8
@@ -32474,6 +32476,7 @@ group:
 	LONG       $0x5c4ae2c4
 	BYTE       $0xcd
 	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
 	ADDQ       DX, BX
 	ADDQ       $0x00001000, R9
 	ADDQ       $0x00000800, R8
@@ -32668,6 +32671,7 @@ group:
 	LONG       $0x5c42e2c4
 	BYTE       $0xdd
 	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
 	ADDQ       DX, BX
 	ADDQ       $0x00001000, R9
 	ADDQ       $0x00001000, R8

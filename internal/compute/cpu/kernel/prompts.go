@@ -31,8 +31,8 @@ type promptTiles struct {
 	rows func(dst *byte, step uintptr, w *byte, rowBytes, n, rows, ahead uintptr)
 }
 
-// promptProduct adds n groups' products of blocks times pairRows rows to sums. For each group of a block it prefetches a
-// line at ahead, which moves on by aheadStep bytes.
+// promptProduct adds n groups' products of blocks times pairRows rows to sums. For each group of a block it prefetches
+// two lines at ahead, which moves on by aheadStep bytes.
 type promptProduct func(sums *float32, w *byte, n uintptr, x *byte, blocks, part uintptr, ahead *byte, aheadStep uintptr)
 
 // matrixUnit has the kernels of a matrix unit that serve all types.
@@ -172,6 +172,8 @@ func (c *call) byTiles(k *Kernels, rows, tokens int, next Next) {
 		for r := 0; r < rows; r += most {
 			n := min(most, rows-r)
 			f := c.fetching(r+n, min(most, rows-r-n), next.Weights)
+			f.spread((n + pairRows - 1) / pairRows * c.n * ((now + pairTokens - 1) / pairTokens))
+			f.step = min(f.step, 2)
 			for from := 0; from < c.n; from += promptGroups {
 				c.fillTiles(s, r, n, from)
 				c.multiplyTiles(k, s, r, n, t, now, from, &f)
@@ -259,7 +261,8 @@ func (c *call) multiplyTiles(k *Kernels, s *promptScratch, first, rows, t, token
 		if c.n > promptGroups {
 			sums = sums[i*promptMost:]
 		}
-		ahead, aheadStep := f.take(n * blocks)
+		ahead, aheadStep := f.take(n * blocks * f.step)
+		aheadStep *= uintptr(f.step)
 		if ahead == nil {
 			ahead = &s.tiles[0]
 		}
