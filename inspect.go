@@ -16,6 +16,7 @@ import (
 type Info struct {
 	Path         string // path of the file, or the name given to OpenBytes
 	Draft        string // the file of what drafts tokens for the model; empty: no other file does
+	Tower        string // path of the file by which it is shown pictures; empty: it is shown none
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
 	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"
@@ -42,7 +43,7 @@ type Info struct {
 func infoOf(s *session.Session) Info {
 	c, file := s.Config(), bench.Describe(s.File)
 	return Info{
-		Path: s.File.Path, Draft: s.DraftsBy(), Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
+		Path: s.File.Path, Draft: s.DraftsBy(), Tower: s.ShownBy(), Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
 		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Experts: c.Experts.Count, ExpertsUsed: c.Experts.Used, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
 		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
 		Sparse: c.Sparse, Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,

@@ -142,7 +142,13 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
 	}
 	models.Set(serving.Listed(e, o, server.NewModel(e.Engine, o)))
-	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
+	line := []any{"url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device()}
+	for _, file := range []struct{ name, path string }{{"draft", e.DraftsBy()}, {"mmproj", e.ShownBy()}} {
+		if file.path != "" {
+			line = append(line, file.name, file.path)
+		}
+	}
+	o.Log.Info("listening", line...)
 	return e, nil
 }
 

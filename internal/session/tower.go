@@ -163,5 +163,13 @@ func (s *Session) closeTower() error {
 	return s.tower.Close()
 }
 
+// ShownBy returns the path of the tower's file; empty: there is none.
+func (s *Session) ShownBy() string {
+	if s.tower == nil {
+		return ""
+	}
+	return s.tower.Path()
+}
+
 // Tower returns what shows pictures to the model; nil: nothing does.
 func (s *Session) Tower() *vision.Tower { return s.tower }

@@ -144,6 +144,9 @@ func hears(tensor string) bool {
 	return strings.HasPrefix(tensor, "a.") || strings.HasPrefix(tensor, "mm.a.")
 }
 
+// Path returns the path of the tower's file.
+func (t *Tower) Path() string { return t.path }
+
 // Open opens the tower in f on dev, which Close closes. f may be closed afterwards.
 func Open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (t *Tower, err error) {
 	err = fault.Guard(func() error {

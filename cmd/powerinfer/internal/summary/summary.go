@@ -45,6 +45,9 @@ func Model(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	if i.Draft != "" {
 		fmt.Fprintf(screen.Err, "draft model: %s\n", screen.Plain(i.Draft))
 	}
+	if i.Tower != "" {
+		fmt.Fprintf(screen.Err, "pictures: shown by %s\n", screen.Plain(i.Tower))
+	}
 	describeSampling(o)
 	return nil
 }
@@ -167,7 +170,7 @@ func Drafts(r *powerinfer.Result) string {
 		s += fmt.Sprintf(" (%d of %d of hot neurons)", r.HotAccepted, r.HotDrafted)
 	}
 	if r.FurtherDrafted > 0 {
-		s += fmt.Sprintf(" (%d of %d of the further layer)", r.FurtherAccepted, r.FurtherDrafted)
+		s += fmt.Sprintf(" (%d of %d by MTP or a draft head)", r.FurtherAccepted, r.FurtherDrafted)
 	}
 	return s
 }
