@@ -24,7 +24,7 @@ type Params struct {
 
 	Scales []float32 // scales of the model's adapters, for all rows of the step; nil: the model's own scales
 
-	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
+	Before [][]float32 // [sequence][family.DraftShape.State] states of the position before the sequence's first row, where a model predicts further tokens; nil: they are not known
 
 	Uses []ExpertUse // [sequence] devices add each sequence's uses of experts in layers with slots; empty: not counted
 
@@ -32,6 +32,7 @@ type Params struct {
 	Bounds []Bounds    // [n] the positions that rows see in layers with Bounded attention; nil: no layer has it
 
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
+	Depth int  // with Draft: how many tokens the draft has so far
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }

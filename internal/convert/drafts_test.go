@@ -186,7 +186,6 @@ func TestHeadFolders(t *testing.T) {
 			c["dflash_config"] = map[string]any{"mask_token_id": 47, "target_layer_ids": []int{0, 5}}
 		}), target, "are not layers of a model of 5"},
 		{read("dflash", func(c map[string]any) { c["dflash_config"] = map[string]any{"conv_kernel_size": 4} }), target, "DFlash 2"},
-		{read("dflash", func(c map[string]any) { c["is_causal"] = true }), target, "is_causal"},
 		{read("eagle3", func(c map[string]any) { c["draft_vocab_size"] = 21.0 }), target, "lm_head.weight"},
 	} {
 		err := convert.HuggingFace(t.Context(), c.dir, filepath.Join(t.TempDir(), "head.gguf"), convert.Options{Output: convert.OutputOf(quant.F32), Target: c.target})

@@ -42,7 +42,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	program := family.Open(k, b)
 	if mtp, ok := program.(family.MTP); ok && k.Err == nil {
 		for l := range p.further {
-			mtp.BindMTP(b.Layer(c.Layers + l))
+			mtp.BindMTP(b.Layer(c.Layers+l), c.Layers+l)
 		}
 	}
 	if p.listed(k, b); p.err == nil {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -104,14 +105,28 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 // right. Layers add nothing to the embeddings. Row v+1 of the head is token v's embedding, and so is row v+2 of the
 // further layer's own head.
 func TestFurtherHidden(t *testing.T) {
-	f := countingModel(t)
+	f := countingModel(t, "glm4moe", 1)
 	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true}}))
+}
+
+// TestSeveralFurtherLayers: of several such layers each drafts the token of its number, all of which are right. The
+// head of layer k knows the token k further, and none makes a second draft.
+func TestSeveralFurtherLayers(t *testing.T) {
+	for _, family := range []string{"glm4moe", "step35", "mimo2"} {
+		t.Run(family, func(t *testing.T) {
+			e := openFile(t, countingModel(t, family, 3), engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 5, Further: true, NoLookup: true}})
+			engine.SetTimes(e, cheapGuesses)
+			if drafted := counts(t, e); drafted <= 60/2 { // of 60 tokens, more than drafts of one token could be
+				t.Errorf("%d tokens were drafted", drafted)
+			}
+		})
+	}
 }
 
 // TestFurtherHiddenOnGPU: it guesses right wherever the model's layers are.
 func TestFurtherHiddenOnGPU(t *testing.T) {
 	testenv.Thorough(t)
-	f := countingModel(t)
+	f := countingModel(t, "glm4moe", 3)
 	c, err := model.ReadConfig(f, "")
 	if err != nil {
 		t.Fatal(err)
@@ -129,10 +144,10 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 	}
 }
 
-// counts checks that all of countingModel's guesses are accepted.
-func counts(t *testing.T, e *engine.Engine) {
+// counts checks that all of countingModel's guesses are accepted, and returns how many there are.
+func counts(t *testing.T, e *engine.Engine) (drafted int) {
 	t.Helper()
-	drafted, accepted := 0, 0
+	accepted := 0
 	for at := int32(100); at < 150 && drafted == 0; at += 5 { // on a busy machine guesses may not pay in one text
 		got, res := greedy(t, e, []int32{at - 2, at - 1, at}, 60)
 		for i, id := range got {
@@ -145,6 +160,7 @@ func counts(t *testing.T, e *engine.Engine) {
 	if drafted == 0 || accepted != drafted {
 		t.Errorf("%d of %d guesses came", accepted, drafted)
 	}
+	return drafted
 }
 
 // furtherPlans are plans of layers on lavapipe: all layers, some neurons or experts of some layers, only the head, and
@@ -207,9 +223,11 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 	}
 }
 
-// countingModel returns TestFurtherHidden's model.
-func countingModel(t *testing.T) *gguf.File {
-	f := synthtest.Further(t, furtherSpec, true)
+// countingModel returns TestFurtherHidden's model, of a family, with so many further layers.
+func countingModel(t *testing.T, family string, further int) *gguf.File {
+	spec := furtherSpec
+	spec.Arch, spec.Layers = family, 2+further
+	f := synthtest.FurtherLayers(t, spec, further, true)
 	rng := rand.New(rand.NewPCG(3, 4))
 	width, vocab := f.Tensor("token_embd.weight").Shape[0], f.Tensor("token_embd.weight").Rows()
 	embd := make([]float32, width*vocab)
@@ -223,8 +241,10 @@ func countingModel(t *testing.T) *gguf.File {
 	for i := range width {
 		join[i*2*width+width+i] = 1
 	}
-	made := map[string][]float32{
-		"token_embd.weight": embd, "output.weight": rolled(1), "blk.2.nextn.shared_head_head.weight": rolled(2), "blk.2.nextn.eh_proj.weight": join,
+	made := map[string][]float32{"token_embd.weight": embd, "output.weight": rolled(1)}
+	for k := range further {
+		of := fmt.Sprintf("blk.%d.nextn.", 2+k)
+		made[of+"shared_head_head.weight"], made[of+"eh_proj.weight"] = rolled(2+k), join
 	}
 	var tensors []gguf.Source
 	for _, w := range f.Tensors {
@@ -282,51 +302,5 @@ func TestNoRoomForFurtherLayer(t *testing.T) {
 	var full *engine.MemoryError
 	if _, err := engine.Open(t.Context(), f, o); !errors.As(err, &full) || len(lines) > 0 {
 		t.Errorf("error %v and the lines %q where there is no room for the model", err, lines)
-	}
-}
-
-// TestSeveralFurtherLayers: of several further layers the first makes all guesses, and others take no memory: a second
-// one of zeros changes neither text nor guesses.
-func TestSeveralFurtherLayers(t *testing.T) {
-	one := synthtest.Further(t, furtherSpec, true)
-	var tensors []gguf.Source
-	for _, w := range one.Tensors {
-		tensors = append(tensors, synthtest.Copied(w, w.Name))
-		if rest, ok := strings.CutPrefix(w.Name, "blk.2."); ok {
-			second := synthtest.Copied(w, "blk.3."+rest)
-			second.Write = func(to io.Writer) error {
-				_, err := to.Write(make([]byte, len(w.Data)))
-				return err
-			}
-			tensors = append(tensors, second)
-		}
-	}
-	keys := slices.Clone(one.Keys)
-	for i := range keys {
-		switch keys[i].Key {
-		case "glm4moe.block_count":
-			keys[i].Value = uint32(4)
-		case "glm4moe.nextn_predict_layers":
-			keys[i].Value = uint32(2)
-		}
-	}
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 3, Further: true, NoLookup: true}}
-	run := func(f *gguf.File) (ids []int32, cache, need int64, guesses int) {
-		e := openFile(t, f, o)
-		engine.SetTimes(e, cheapGuesses)
-		ids, res := greedy(t, e, []int32{5, 6, 7}, 60)
-		need, err := o.Memory(f, placement.Layout{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ids, e.CacheBytes(), need, res.FurtherDrafted
-	}
-	want, cache, need, _ := run(one)
-	got, cacheOfTwo, needOfTwo, guesses := run(synthtest.Made(t, keys, tensors))
-	if !slices.Equal(got, want) || guesses == 0 {
-		t.Errorf("%v and %d guesses with two further layers, %v with one", got, guesses, want)
-	}
-	if cacheOfTwo != cache || needOfTwo != need {
-		t.Errorf("two further layers take %d bytes, %d of them cache; one takes %d, %d", needOfTwo, cacheOfTwo, need, cache)
 	}
 }

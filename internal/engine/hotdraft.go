@@ -117,6 +117,7 @@ func (s *scheduler) onlyDecodes() bool {
 func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
+	p.Depth = at
 	p.Draft, p.Everything, p.Scales, p.Turns, p.Types, p.Uses = true, false, nil, nil, nil, p.Uses[:0]
 	p.Given, p.Axes, p.Behind, p.Bounds = nil, nil, nil, nil // texts with pictures have no such guesses
 	s.wanted.begin()

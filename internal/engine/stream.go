@@ -388,10 +388,13 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 		return guesses, 0
 	}
 	atOnce := false
-	if f := st.e.sched.further; f != nil && f.Block > 0 {
+	switch f := st.e.sched.further; {
+	case f != nil && f.Block > 0:
 		if atOnce, most = true, min(most, f.Block-1); n+f.Block > st.r.Context {
 			return nil, 0
 		}
+	case f != nil && f.Most > 0:
+		most = min(most, f.Most)
 	}
 	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime, atOnce)
 	st.hot = wish > 0

@@ -42,7 +42,7 @@ func newCohere2MoE(k *nn.Keys, b *nn.Binder) Program {
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum},
 	})
-	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers)+min(1, k.Extra), m.context)
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers)+k.Extra, m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
@@ -116,7 +116,7 @@ func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *cohere2MoEBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *cohere2MoE) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers))
-	return &l
+func (m *cohere2MoE) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, l)
+	return &y
 }

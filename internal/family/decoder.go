@@ -111,9 +111,9 @@ func (m *decoder) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *decoder) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *decoder) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }
 
 // headNorms adds the norms of each head of queries and keys.

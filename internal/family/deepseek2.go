@@ -100,7 +100,7 @@ func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *deepseek2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers))
-	return &l
+func (m *deepseek2) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, l)
+	return &y
 }

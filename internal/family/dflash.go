@@ -48,9 +48,7 @@ func newDFlash(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 	if m.shape.Block < 2 {
 		k.Fail("key %q: a block of 1 token drafts none", k.Arch+".block_size")
 	}
-	if k.Flag(".attention.causal", false) {
-		k.Fail("key %q: a DFlash head whose drafts see no later ones is not supported; leave the head out", k.Arch+".attention.causal")
-	}
+	m.shape.Causal = k.Flag(".attention.causal", false)
 	wide := len(m.shape.Layers) * of.Embd
 	if n := b.Cols("fc.weight"); n > 1 && n != wide {
 		b.Fail("the head reads %d elements of hidden states, and %d layers of the model give %d: take the head that was made for the model", n, len(m.shape.Layers), wide)

@@ -20,8 +20,9 @@ type Draft interface {
 	// Forward returns Head's input for the rows of a step that drafts. It replaces states by the ones for drafting a
 	// further token. [n, width]
 	Forward(p *nn.Pass, states compute.Tensor) compute.Tensor
-	// Head returns the norm of what Forward returned, or none, and the head that follows. [n_draft, width]
-	Head() (nn.Norm, *nn.Linear)
+	// Head returns the norm of what Forward returned in a step of that Step.Depth, or none, and the head that follows.
+	// [n_draft, width]
+	Head(depth int) (nn.Norm, *nn.Linear)
 }
 
 // DraftShape says what a draft program reads of a model, and how it drafts.
@@ -34,9 +35,11 @@ type DraftShape struct {
 
 	// For a step that drafts:
 	Block  int     // rows for one text: its last token and Block-1 times Mask. This one step drafts all tokens; 0: each step drafts one
+	Causal bool    // with Block: rows see no later rows of the block; otherwise all see the whole block
 	Mask   int32   // with Block: the token in the place of each drafted token
 	First  int     // the first position that rows see: those before have no keys and values
 	Still  bool    // all drafted tokens of a text have the position of its last token, and see the positions before it alone
+	Most   int     // tokens of a draft, each of which has a Step.Depth of its own; 0: any number, with depth 0
 	Tokens []int32 // the token that each row of Head stands for; nil: its own number. [n_draft]
 }
 
@@ -55,7 +58,7 @@ func (s *DraftShape) Bounded() bool { return s.Block > 0 || s.First > 0 || s.Sti
 func (s *DraftShape) Sees(pos, last int32) compute.Bounds {
 	to := pos + 1
 	switch {
-	case s.Block > 0:
+	case s.Block > 0 && !s.Causal:
 		to = last + 1
 	case s.Still:
 		to = pos
@@ -139,7 +142,7 @@ func bindDraftEnds(b *nn.Binder, of *Target, width int, norm nn.Norm) draftEnds 
 }
 
 // Head implements Draft.
-func (e *draftEnds) Head() (nn.Norm, *nn.Linear) { return e.norm, &e.head }
+func (e *draftEnds) Head(int) (nn.Norm, *nn.Linear) { return e.norm, &e.head }
 
 // readFeatures reads which of the model's layers a head reads, and checks that the model has them.
 func readFeatures(k *nn.Keys, of *Target) []int {

@@ -73,7 +73,7 @@ func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *exaone4) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *exaone4) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

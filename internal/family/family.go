@@ -19,19 +19,24 @@ type Program interface {
 	Ends() (*nn.Embedding, *nn.Output)
 }
 
-// MTP is a Program with files that may have one more layer, which predicts the token after the next. Its block is like
-// the others.
+// MTP is a Program with files that may have more layers, which predict further tokens: the first the token after the
+// next, the second the one after that. Their blocks are like the others.
 type MTP interface {
 	Program
-	// BindMTP binds that block.
-	BindMTP(b *nn.Binder) Block
+	// BindMTP binds such a block. It is layer l, counted from the model's first.
+	BindMTP(b *nn.Binder, l int) Block
 }
 
-// PlainMTP is an MTP with a layer that may read the last layer's output before the last norm; otherwise it reads the
-// norm.
-type PlainMTP interface {
+// MTPInputs says which hidden states MTP layers read.
+type MTPInputs struct {
+	Plain bool // as they are before the last norm; otherwise after it
+	Model bool // all of them read the model's; otherwise each reads those of the MTP layer before it
+}
+
+// ReadsMTP is an MTP with layers that may read others than the norms of the layer before.
+type ReadsMTP interface {
 	MTP
-	PlainMTP() bool
+	MTPInputs() MTPInputs
 }
 
 // AllRows is a Program with a last layer that may have to compute all rows, whatever logits are wanted.

@@ -78,7 +78,7 @@ func (m *gemma2) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *gemma2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *gemma2) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

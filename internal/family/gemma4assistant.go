@@ -100,4 +100,4 @@ func (m *gemma4Assistant) Forward(p *nn.Pass, states compute.Tensor) compute.Ten
 }
 
 // Head implements Draft. Its input is already normed.
-func (m *gemma4Assistant) Head() (nn.Norm, *nn.Linear) { return nn.Norm{}, &m.head }
+func (m *gemma4Assistant) Head(int) (nn.Norm, *nn.Linear) { return nn.Norm{}, &m.head }

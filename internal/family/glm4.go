@@ -83,7 +83,7 @@ func (l *glm4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *glm4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *glm4) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
-	return &l
+func (m *glm4) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, m.at(l))
+	return &y
 }

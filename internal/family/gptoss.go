@@ -91,7 +91,7 @@ func (l *gptOSSBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *gptOSSBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *gptOSS) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *gptOSS) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

@@ -99,7 +99,7 @@ func (l *graniteBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *graniteBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *granite) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
-	return &l
+func (m *granite) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, m.at(l))
+	return &y
 }

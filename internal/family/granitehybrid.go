@@ -102,7 +102,7 @@ func (l *graniteHybridBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tenso
 
 func (l *graniteHybridBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *graniteHybrid) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.attention())
-	return &l
+func (m *graniteHybrid) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, m.attention())
+	return &y
 }

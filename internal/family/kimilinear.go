@@ -47,7 +47,7 @@ func bindKimiLinear(k *nn.Keys, b *nn.Binder, rotated bool) Program {
 		Width: m.embd, Neurons: m.ff(), Gated: true, Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 	m.experts.Routing.Normalised = m.experts.Routing.Normalised || !rotated
-	n := len(m.layers) + min(1, k.Extra)
+	n := len(m.layers) + k.Extra
 	m.limits, m.others = k.Limits(".swiglu_clamp_exp", n), k.Limits(".swiglu_clamp_shexp", n)
 
 	m.embed = b.Embedding(m.embd)
@@ -91,7 +91,7 @@ func (l *kimiLinearBlock) Store(p *nn.Pass, x compute.Tensor) {
 	l.mixer.latent.Attend(p, p.Norm(x, l.norm))
 }
 
-func (m *kimiLinear) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers), m.layers[m.attention()])
-	return &l
+func (m *kimiLinear) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, l, m.layers[m.attention()])
+	return &y
 }

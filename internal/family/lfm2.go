@@ -94,7 +94,7 @@ func (l *lfm2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *lfm2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *lfm2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.attention())
-	return &l
+func (m *lfm2) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, m.attention())
+	return &y
 }

@@ -107,7 +107,7 @@ func (l *llama4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *llama4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *llama4) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *llama4) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

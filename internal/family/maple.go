@@ -16,7 +16,7 @@ func newMaple(k *nn.Keys, b *nn.Binder) Program {
 		style: compute.Halves, outBias: nn.Optional, attention: normHeads,
 		experts: nn.ExpertSpec{Routing: compute.Routing{Normalised: true}},
 	})
-	limits := k.Limits(".swiglu_clamp_exp", len(m.layers)+min(1, k.Extra))
+	limits := k.Limits(".swiglu_clamp_exp", len(m.layers)+k.Extra)
 	m.spec.acts = func(m *moe, i int) (routed, others compute.Activation) {
 		routed = m.act
 		if limits[i] > 0 && routed.Kind == compute.SiLU {

@@ -14,7 +14,7 @@ import (
 func newMiMo2(k *nn.Keys, b *nn.Binder) Program {
 	scale := k.Factor(".attention.value_scale", 1)
 	m := readMoE(k, moeSpec{
-		style: compute.Halves, plainMTP: true,
+		style: compute.Halves, mtp: MTPInputs{Plain: true, Model: true},
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 		attention: func(_ *moe, b *nn.Binder, a *nn.Attention) {
 			a.Scale = scale

@@ -33,7 +33,7 @@ type moeSpec struct {
 	qkvBias, outBias nn.Presence
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
-	plainMTP         bool // see PlainMTP
+	mtp              MTPInputs
 	// attention, if it is set, adds what is special in the family's attention.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
 	// group, if it is set, binds the experts that others share in groups.
@@ -73,7 +73,7 @@ func (m *moe) rotate(k *nn.Keys, b *nn.Binder) *moe {
 
 // readWindows reads which layers have windows.
 func (m *moe) readWindows(k *nn.Keys, usual nn.WindowSpec) {
-	m.window, m.windowed = k.Windows(usual, len(m.layers)+min(1, k.Extra), m.context)
+	m.window, m.windowed = k.Windows(usual, len(m.layers)+k.Extra, m.context)
 }
 
 // bind binds the model after its hyperparameters were read.
@@ -127,13 +127,13 @@ func (m *moe) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *moe) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers))
-	return &l
+func (m *moe) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, l)
+	return &y
 }
 
-// PlainMTP is of family.PlainMTP.
-func (m *moe) PlainMTP() bool { return m.spec.plainMTP }
+// MTPInputs is of family.ReadsMTP.
+func (m *moe) MTPInputs() MTPInputs { return m.spec.mtp }
 
 // normHeads binds norms of each head's queries and keys.
 func normHeads(m *moe, b *nn.Binder, a *nn.Attention) {

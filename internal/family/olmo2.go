@@ -67,7 +67,7 @@ func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *olmo2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

@@ -86,7 +86,7 @@ func (l *phi3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *phi3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *phi3) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *phi3) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

@@ -77,7 +77,7 @@ func (l *plmBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *plm) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
-	return &l
+func (m *plm) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, m.at(l))
+	return &y
 }

@@ -84,7 +84,7 @@ func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 // Store is for the MTP layer: Attention stores keys and values before it attends, and its result is not wanted.
 func (l *qwen3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *qwen3) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.at(len(m.layers)))
-	return &l
+func (m *qwen3) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, m.at(l))
+	return &y
 }

@@ -68,7 +68,7 @@ func (m *qwen3MoE) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *qwen3MoE) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
-	return &l
+func (m *qwen3MoE) BindMTP(b *nn.Binder, l int) Block {
+	y := m.block(b, m.at(l))
+	return &y
 }

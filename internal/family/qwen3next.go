@@ -110,7 +110,7 @@ func (l *qwen3NextBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *qwen3NextBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *qwen3Next) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.attention())
-	return &l
+func (m *qwen3Next) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, m.attention())
+	return &y
 }

@@ -6,8 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/nn"
 type sizes struct {
 	embd    int // width of the residual
 	layers  []layer
-	further layer // the first MTP layer's, where files have one
-	context int   // positions that the model was trained for
+	further []layer // the MTP layers'
+	context int     // positions that the model was trained for
 }
 
 // layer has the sizes of one layer. In most models they are the same in all.
@@ -26,7 +26,7 @@ func readHybridSizes(k *nn.Keys) sizes { return readSizesFrom(k, 0) }
 func readSizesFrom(k *nn.Keys, least int32) sizes {
 	s := sizes{embd: k.RequiredCount(".embedding_length", nn.MaxWidth), context: k.Context()}
 	layers := k.Layers()
-	n := layers + min(1, k.Extra)
+	n := layers + k.Extra
 	var none func(int) int // the neurons of layers in files that do not say them: they must
 	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Says(".expert_feed_forward_length") {
 		none = func(int) int { return 0 } // all layers may have experts
@@ -44,15 +44,15 @@ func readSizesFrom(k *nn.Keys, least int32) sizes {
 		s.layers = append(s.layers, each)
 	}
 	if n > layers {
-		s.layers, s.further = s.layers[:layers:layers], s.layers[layers]
+		s.layers, s.further = s.layers[:layers:layers], s.layers[layers:]
 	}
 	return s
 }
 
-// at returns the sizes of layer i, which may be the first MTP layer.
+// at returns the sizes of layer i, which may be an MTP layer.
 func (s *sizes) at(i int) layer {
-	if i == len(s.layers) {
-		return s.further
+	if i >= len(s.layers) {
+		return s.further[i-len(s.layers)]
 	}
 	return s.layers[i]
 }

@@ -113,7 +113,7 @@ func (l *smallThinkerBlock) Store(p *nn.Pass, x compute.Tensor) {
 	l.attn.Attend(p, p.Norm(x, l.attnNorm))
 }
 
-func (m *smallThinker) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+func (m *smallThinker) BindMTP(b *nn.Binder, _ int) Block {
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

@@ -13,7 +13,7 @@ import (
 // Source: StepFun 2026, Step 3.5 Flash.
 func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
-		style: compute.Halves, plainMTP: true,
+		style: compute.Halves, mtp: MTPInputs{Plain: true},
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			if b.Has("attn_q_norm.weight") {
@@ -25,7 +25,7 @@ func newStep35(k *nn.Keys, b *nn.Binder) Program {
 		},
 	})
 	m.experts.ShareOne()
-	n := len(m.layers) + min(1, k.Extra)
+	n := len(m.layers) + k.Extra
 	routed, others := k.Limits(".swiglu_clamp_exp", n), k.Limits(".swiglu_clamp_shexp", n)
 	m.spec.acts = func(m *moe, i int) (_, _ compute.Activation) {
 		return nn.Capped(m.act, routed[i]), nn.Capped(m.act, others[i])

@@ -22,6 +22,7 @@ type Block struct {
 	KV         int               // the layer with the keys and values that this one reads: itself, or an earlier one
 	Gated      bool              // the feed-forward layer has gates
 	TopK       *float32          // see nn.FFN.TopK
+	Whole      bool              // see nn.FFN.Whole
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
 }
 
@@ -42,7 +43,7 @@ func newBlock(l int, p *nn.Parts) Block {
 		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
 	}
 	if p.FFN != nil && p.FFN.Bound() {
-		b.FF, b.Gated, b.TopK = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK
+		b.FF, b.Gated, b.TopK, b.Whole = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK, p.FFN.Whole()
 	}
 	return b
 }

@@ -71,10 +71,11 @@ type Pictures struct {
 // them.
 type MTP struct {
 	Further       int    // their number; they follow the model's layers
-	FurtherCached bool   // the KV cache has parts of the first, or of the head
-	mtp           *Block // the first, or the head; nil: it cannot be computed, or there is none
-	mtpErr        error  // why it cannot be
+	FurtherCached bool   // the KV cache has their parts, or the head's
+	mtp           *Block // as one layer with all parts of the cache, or the head's; nil: they cannot be computed, or there are none
+	mtpErr        error  // why they cannot be
 	head          *head  // nil: there is none
+	draftPerToken int    // elements of activations of a step, more than the model has, for each of its tokens
 }
 
 // Sparsity says how a model's neurons are computed.
@@ -222,14 +223,14 @@ func (c *Config) outline(k *nn.Keys) {
 	var head Head // after pooling
 	head.bind(b, c, output.Ranking)
 	k.Err = cmp.Or(k.Err, b.Err)
+	if k.Err == nil {
+		c.measure(program, b.Dev)
+	}
 	c.outlineFurther(k, b, program)
 	c.purposes = b.Purposes()
 	c.ignoreFurther(b)
 	for _, name := range b.Left() { // loading refuses it, unless there is no room for it
 		c.purposes[name] = nn.Purpose{Role: nn.InTable, Layer: -1}
-	}
-	if k.Err == nil {
-		c.measure(program, b.Dev)
 	}
 }
 
@@ -254,8 +255,8 @@ func (c *Config) measure(program family.Program, dev compute.Device) {
 // ActivationBytes returns the bytes of the activations of a step of n tokens, without logits.
 func (c *Config) ActivationBytes(n int) int64 {
 	each := c.perToken + c.perOutput
-	if c.head != nil && c.FurtherCached {
-		each += c.head.perToken
+	if c.FurtherCached {
+		each += c.draftPerToken
 	}
 	return 4 * int64(n) * int64(each)
 }

@@ -23,27 +23,33 @@ type head struct {
 	file     *gguf.File
 	purposes map[string]nn.Purpose // of its tensors, by name
 	rows     int                   // what it gives for a row of logits
-	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
 
-// outlineFurther describes the first MTP layer, if the file has one and the program binds it.
+// outlineFurther describes the MTP layers, if the file has some and the program binds them.
 func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program) {
 	if c.Further == 0 || k.Err != nil {
 		return
 	}
-	bindMTP(b.Layer(c.Layers), program, c)
+	draft := bindMTP(b, program, c)
 	if c.mtpErr, k.Err, b.Err = cmp.Or(k.Err, b.Err), nil, nil; c.mtpErr != nil {
 		return
 	}
-	y := newBlock(c.Layers, &b.Parts()[c.Layers])
-	switch {
-	case c.Transposed:
+	if c.Transposed {
 		c.mtpErr = errors.New("the file stores down projections by neuron")
-	case len(y.Stored) != 1 || y.recurrent():
-		c.mtpErr = errors.New("it has no attention of its own alone")
-	default:
-		c.mtp = &y
+		return
 	}
+	parts := b.Parts()[c.Layers:]
+	y := newBlock(c.Layers, &parts[0])
+	y.Stored = nil
+	for i := range parts {
+		if len(parts[i].Stored) != 1 || parts[i].Stored[0].State > 0 {
+			c.mtpErr = errors.New("it has no attention of its own alone")
+			return
+		}
+		y.Stored = append(y.Stored, parts[i].Stored[0])
+	}
+	c.mtp = &y
+	c.draftPerToken, _ = c.measureDraft(program, draft, b.Dev)
 }
 
 // CanGuessFurther returns why the file's MTP layers cannot be computed, or nil.
@@ -92,7 +98,7 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	if stored.recurrent() {
 		return fmt.Errorf("%s: a head with recurrent states is not supported", file.Path)
 	}
-	_, out := draft.Head()
+	_, out := draft.Head(0)
 	if h.rows = c.Vocab; out.W != nil {
 		h.rows = out.W.Rows
 	}
@@ -102,7 +108,7 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	with := *c
 	with.head, with.mtp, with.mtpErr = h, &stored, nil
 	whole := false
-	if h.perToken, whole = with.measureHead(program, draft, b.Dev); !whole {
+	if with.draftPerToken, whole = with.measureDraft(program, draft, b.Dev); !whole {
 		return fmt.Errorf("%s: the head reads hidden states of layers, and a model of %s has several streams of them: leave the head out", file.Path, c.Arch)
 	}
 	*c = with
@@ -185,9 +191,9 @@ func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) 
 	return draft, cmp.Or(k.Err, b.Finish())
 }
 
-// measureHead returns the additional elements of activations that each token of a step takes with the head. whole is
-// false if the model's program does not provide all features that the head reads.
-func (c *Config) measureHead(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
+// measureDraft returns the additional elements of activations that each token of a step takes with a draft program. whole
+// is false if the model's program does not provide all features that it reads.
+func (c *Config) measureDraft(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
 		spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
@@ -203,11 +209,15 @@ func (c *Config) measureHead(program family.Program, draft family.Draft, dev com
 		most = max(most, perToken+perOutput)
 		whole = whole && (kind == nn.OnlyMTP || m.pass.Features.All())
 	}
-	return max(0, most-c.perToken-c.perOutput) + c.Embd + draft.Shape().State, whole
+	n = max(0, most-c.perToken-c.perOutput) + c.Embd
+	if s := draft.Shape(); !s.Hidden {
+		n += s.State
+	}
+	return n, whole
 }
 
-// blockOf returns the block and the number of the layer that the tensor of that name belongs to. This may be the MTP
-// layer after the last, if it is loaded. nil: it belongs to no layer.
+// blockOf returns the block and the number of the layer that the tensor of that name belongs to. The MTP layers are one
+// block, after the last, if they are loaded. nil: it belongs to no layer.
 func (c *Config) blockOf(name string) (*Block, int) {
 	p, ok := c.purposes[name]
 	switch {
@@ -216,7 +226,7 @@ func (c *Config) blockOf(name string) (*Block, int) {
 	case p.Layer < c.Layers:
 		return &c.Blocks[p.Layer], p.Layer
 	case c.FurtherCached && c.head == nil:
-		return c.mtp, p.Layer
+		return c.mtp, c.Layers
 	}
 	return nil, -1
 }
@@ -229,7 +239,7 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// furtherModel returns m with one more layer, the first MTP layer. If a plan says so, this is on the GPU of the model's
+// furtherModel returns m with one more layer, which stands for the MTP layers. If a plan says so, this is on the GPU of the model's
 // head, with its norms, else in RAM.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
@@ -305,7 +315,7 @@ func (m *Model) forwardDraft(p *nn.Pass) {
 		return
 	}
 	last := p.Outputs(x)
-	norm, head := m.draft.Head()
+	norm, head := m.draft.Head(p.Depth)
 	p.Normalize(last, norm)
 	p.LinearTo(m.drafted().Like(last), last, head)
 }

@@ -95,6 +95,95 @@ func TestFurtherLayer(t *testing.T) {
 	}
 }
 
+// TestSeveralFurtherLayers: of several layers that predict further tokens each drafts the token of its number. The second reads
+// the first one's output, as DeepSeek-V3's report defines, or in MiMo the model's own state of one token earlier. Each
+// layer runs as a model of one layer, as in TestFurtherLayer.
+func TestSeveralFurtherLayers(t *testing.T) {
+	const layers, further, n = 2, 3, 3 // layers of the model, MTP layers, tokens of the prompt
+	for family, own := range map[string]bool{"glm4moe": false, "step35": false, "mimo2": true} {
+		t.Run(family, func(t *testing.T) {
+			spec := synth.Spec{Arch: family, Layers: layers + further, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 8, Used: 2, Activation: "silu", Seed: 5}
+			f := synthtest.FurtherLayers(t, spec, further, true)
+			tokens := []int32{5, 3, 7, 11, 2, 9}
+			m, plain := furtherModel(t, f, true), furtherModel(t, f, false)
+			if err := plain.ForwardHidden(stepOf(tokens[:n], 0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			states := hiddenRows(t, plain, n, f, "output_norm.weight", family != "glm4moe")
+
+			var state []float32
+			for i := range n { // one by one: each reads the states before
+				if err := m.ForwardBoth(stepOf(tokens[i:i+1], i, state)); err != nil {
+					t.Fatal(err)
+				}
+				state = stateOf(t, m, 0)
+			}
+			for k := range further {
+				p := stepOf(tokens[n+k:][:1], n+k, state)
+				p.Draft, p.Depth = true, k
+				if err := m.ForwardFurther(p); err != nil {
+					t.Fatal(err)
+				}
+				got := slices.Clone(lastLogits(t, m))
+				state = stateOf(t, m, 0)
+
+				rows := make([]int32, n+k+1)
+				before := [][]float32{make([]float32, spec.Embd)}
+				for i := range rows {
+					rows[i] = int32(i)
+				}
+				before = append(before, states...)
+				alone := furtherModel(t, oneLayer(t, f, family, layers+k, tokens[:n+k+1], before), false)
+				if err := alone.ForwardHidden(stepOf(rows, 0, nil)); err != nil {
+					t.Fatal(err)
+				}
+				want, err := alone.Logits(n + k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compareLogits(t, fmt.Sprintf("guess %d", k), got, want)
+				if own {
+					states = append([][]float32{make([]float32, spec.Embd)}, states...)
+				} else {
+					states = hiddenRows(t, alone, n+k+1, f, fmt.Sprintf("blk.%d.nextn.shared_head_norm.weight", layers+k), family != "glm4moe")
+				}
+			}
+		})
+	}
+}
+
+// stateOf returns a copy of row i of m's states for drafts.
+func stateOf(t *testing.T, m *model.Model, i int) []float32 {
+	t.Helper()
+	h, err := m.State(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(h)
+}
+
+// hiddenRows returns the first n hidden states of m's last step; with plain as before the norm called name, whatever
+// their size.
+func hiddenRows(t *testing.T, m *model.Model, n int, f *gguf.File, name string, plain bool) (rows [][]float32) {
+	t.Helper()
+	w := make([]float32, f.Tensor(name).Shape[0])
+	quant.Decode(quant.F32, w, f.Tensor(name).Data)
+	for i := range n {
+		h, err := m.Hidden(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h = slices.Clone(h)
+		for j := range h {
+			if plain {
+				h[j] /= w[j]
+			}
+		}
+		rows = append(rows, h)
+	}
+	return rows
+}
+
 // TestNoFurtherLayer: files without such a layer are refused, and so are files that lack a part of it.
 func TestNoFurtherLayer(t *testing.T) {
 	for _, c := range []struct {

@@ -230,9 +230,9 @@ func (m *plain) eagle3(tokens, g []row, normed bool) (x, logits []row) {
 }
 
 // dflash returns the final norms of a block of embeddings after positions with the features g.
-func (m *plain) dflash(block, g []row, layers int, gemma bool, window int) []row {
-	x, n := block, len(g)
-	for l := range layers {
+func (m *plain) dflash(block, g []row, head *synthtest.Head) []row {
+	x, n, gemma, window := block, len(g), head.Gemma, head.Window
+	for l := range head.Depth {
 		in := fmt.Sprintf("blk.%d.", l)
 		h := m.norm(in+"attn_norm", 0, x)
 		seen := slices.Concat(g, h)
@@ -245,7 +245,9 @@ func (m *plain) dflash(block, g []row, layers int, gemma bool, window int) []row
 		}
 		k = m.rotate(m.norm(in+"attn_k_norm", m.dim, k), 0)
 		q := m.rotate(m.norm(in+"attn_q_norm", m.dim, m.times(in+"attn_q", h)), n)
-		y := m.times(in+"attn_output", m.attend(q, k, v, func(i, j int) bool { return window == 0 || l > 0 || j > n+i-window }))
+		y := m.times(in+"attn_output", m.attend(q, k, v, func(i, j int) bool {
+			return (window == 0 || l > 0 || j > n+i-window) && (!head.Causal || j <= n+i)
+		}))
 		if gemma {
 			y = m.norm(in+"post_attention_norm", 0, y)
 		}
@@ -395,8 +397,9 @@ func TestEagle3(t *testing.T) {
 func TestDFlash(t *testing.T) {
 	f := synthtest.File(t, headSpec)
 	for name, h := range map[string]synthtest.Head{
-		"qwen":  {Layers: []int{1, 3}, Embd: 64, Heads: 4, FF: 96, Depth: 2, Block: 4, Mask: 17, Seed: 1},
-		"gemma": {Layers: []int{1, 2, 5}, Embd: 32, Heads: 4, FF: 64, Depth: 3, Block: 5, Mask: 3, Own: true, Gemma: true, Window: 4, Seed: 2},
+		"qwen":   {Layers: []int{1, 3}, Embd: 64, Heads: 4, FF: 96, Depth: 2, Block: 4, Mask: 17, Seed: 1},
+		"causal": {Layers: []int{1, 3}, Embd: 64, Heads: 4, FF: 96, Depth: 2, Block: 4, Mask: 17, Causal: true, Seed: 3},
+		"gemma":  {Layers: []int{1, 2, 5}, Embd: 32, Heads: 4, FF: 64, Depth: 3, Block: 5, Mask: 3, Own: true, Gemma: true, Window: 4, Seed: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			head := synthtest.DFlash(t, f, h)
@@ -414,7 +417,7 @@ func TestDFlash(t *testing.T) {
 			if h.Own {
 				table = draft
 			}
-			want := table.times("output", draft.dflash(table.embed(block), g, h.Depth, h.Gemma, h.Window))
+			want := table.times("output", draft.dflash(table.embed(block), g, &h))
 			onDevices(t, func(t *testing.T, dev compute.Device) {
 				m := withHead(t, f, head, dev)
 				if err := m.ForwardBoth(stepOf(tokens[:2], 0, nil)); err != nil {

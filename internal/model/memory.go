@@ -29,8 +29,8 @@ func (c *Config) InRAM(name string, n int64, places []compute.Place) int64 {
 		return n
 	case p.Role == nn.InHead:
 		return unless(places[c.Layers].Attention)
-	case p.Layer == c.Layers:
-		return unless(places[p.Layer].Further)
+	case p.Layer >= c.Layers:
+		return unless(places[c.Layers].Further)
 	}
 	y := &places[p.Layer]
 	switch p.Role {
@@ -76,8 +76,8 @@ func (c *Config) CacheInRAM(spec compute.CacheSpec, places []compute.Place) (n i
 	return n
 }
 
-// attendsOnGPU reports whether places have layer l's attention on a GPU. l may be the layer after the last, the MTP
-// layer.
+// attendsOnGPU reports whether places have layer l's attention on a GPU. l may be the layer after the last, which stands
+// for MTP layers.
 func (c *Config) attendsOnGPU(l int, places []compute.Place) bool {
 	if l == c.Layers {
 		return places != nil && places[l].Further
@@ -98,7 +98,7 @@ func (c *Config) ignoreFurther(b *nn.Binder) {
 }
 
 // Purpose returns the purpose of the tensor called name of c's file. ok reports whether it is loaded. Tensors of MTP
-// layers are loaded only if they belong to the first of these layers and it is asked for.
+// layers are loaded only if they are asked for.
 func (c *Config) Purpose(name string) (p nn.Purpose, ok bool) {
 	p, ok = c.purposes[name]
 	return p, ok && (p.Layer < c.Layers || c.FurtherCached && c.head == nil)

@@ -204,7 +204,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 			return nil, err
 		}
 	case o.Further:
-		if y := bindMTP(b.Layer(m.Layers), m.program, &m.Config); y != nil {
+		if y := bindMTP(b, m.program, &m.Config); y != nil {
 			m.draft = y
 		}
 	}
@@ -327,15 +327,21 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		}
 	}
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
+	record := func(step nn.Step) {
+		m.pass.Step = step
+		for _, n := range []int{rows, 1} { // devices learn from the step of one token how to guess neurons
+			m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
+			m.record(compute.NewVerbs(nn.Nothing{}))
+		}
+	}
 	pretend := func() {
 		for _, kind := range kinds {
 			for _, expanded := range []bool{false, m.Latent()} {
-				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
-				for _, n := range []int{rows, 1} { // devices learn from the step of one token how to guess neurons
-					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
-					m.record(compute.NewVerbs(nn.Nothing{}))
-				}
+				record(nn.Step{Kind: kind, Expanded: expanded})
 			}
+		}
+		for depth := 1; depth < m.shape.Most; depth++ {
+			record(nn.Step{Kind: nn.OnlyMTP, Depth: depth})
 		}
 	}
 	for pretend(); m.pool.Grown(); pretend() {

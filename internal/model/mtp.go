@@ -1,24 +1,38 @@
 package model
 
 import (
+	"fmt"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// mtp is an MTP layer, a layer that predicts a token further: from the last layer's output h at a position, after the
-// last norm, and the token x that follows it, what follows x. Its block reads
+// mtp are a model's MTP layers, each of which predicts a token further than the one before. The first reads the model's
+// hidden state h before a token x, after the last norm, and x, and predicts what follows x. Its block reads
 //
 //	M·[norm(embedding(x)), norm(h)]
 //
-// and the model's head, or one of its own, reads the block's output after a norm. That output stands for h where still
-// another token is predicted. Keys and values are at x's position, in a part of the cache after the layers': what they
-// follow from are the tokens up to x, as theirs.
+// and the model's head, or one of its own, reads the block's output after a norm. In place of h, the second layer reads
+// that output of the first layer at the token before x, and so on; in some families it reads the model's own state of one
+// token earlier instead. So layer k knows the model's states up to the one k tokens before x, and drafts token k, and all
+// layers compute with each token. A model with a single layer drafts all tokens by it: its output stands for the model's
+// state there.
+//
+// Keys and values are at x's position, in parts of the cache after the layers': what they follow from are the tokens up
+// to x, as theirs.
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V3, section 2.2. That h is taken after the norm is as in DeepSeek's own weights'
-// users, vLLM and llama.cpp.
+// users, vLLM and llama.cpp. That MiMo's layers read the model's own states, and Step's do not, is as in SGLang.
 type mtp struct {
-	width      int
+	width  int
+	inputs family.MTPInputs
+	layers []mtpLayer
+}
+
+// mtpLayer is one of them.
+type mtpLayer struct {
 	embd       *compute.Matrix // [n_vocab, n_embd]; the model's if the layer has none
 	embdNorm   nn.Norm
 	hiddenNorm nn.Norm
@@ -26,78 +40,158 @@ type mtp struct {
 	block      family.Block
 	norm       nn.Norm   // before the head; the model's if the layer has none
 	head       nn.Linear // [n_vocab, n_embd]; the model's if the layer has none
-	plain      bool      // h is taken before the last norm, and so is the block's output that stands for it
 }
 
-// bindMTP binds the first layer after the last, with its binder b. An embedding table of its own stays in RAM.
+// bindMTP binds the layers after the last that b's file has.
 func bindMTP(b *nn.Binder, program family.Program, c *Config) *mtp {
 	p, ok := program.(family.MTP)
 	if !ok {
 		b.Fail("the program of the family has no such layer")
 		return nil
 	}
-	embed, output := program.Ends()
-	if output.Norm.Centered {
+	if _, output := program.Ends(); output.Norm.Centered {
 		b.Fail("the model's norms subtract the mean, and the layer's are RMS norms")
 		return nil
 	}
-	f := &mtp{width: c.Embd, embd: embed.Table, norm: output.Norm, head: nn.Linear{W: output.Head.W}, block: p.BindMTP(b)}
-	if p, ok := program.(family.PlainMTP); ok {
-		f.plain = p.PlainMTP()
+	f := &mtp{width: c.Embd}
+	if p, ok := program.(family.ReadsMTP); ok {
+		f.inputs = p.MTPInputs()
 	}
-	f.embdNorm, f.hiddenNorm = b.RMSNorm("nextn.enorm", c.Embd, c.Eps), b.RMSNorm("nextn.hnorm", c.Embd, c.Eps)
-	f.join = b.Linear("nextn.eh_proj", c.Embd, 2*c.Embd, nn.Absent)
-	if b.Has("nextn.embed_tokens.weight") {
-		f.embd = b.Lookup("nextn.embed_tokens", c.Vocab, c.Embd)
-	}
-	if b.Has("nextn.shared_head_norm.weight") {
-		f.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
-	} else if b.Has("layer_output_norm.weight") { // as Ling's files have it
-		f.norm = b.RMSNorm("layer_output_norm", c.Embd, c.Eps)
-	}
-	if b.Has("nextn.shared_head_head.weight") {
-		f.head = b.Adapted(b.Matrix("nextn.shared_head_head.weight", c.Vocab, c.Embd, compute.Head))
+	for i := range c.MTPLayers(b.File) {
+		f.layers = append(f.layers, bindMTPLayer(b.Layer(c.Layers+i), p, c, c.Layers+i))
 	}
 	return f
 }
 
-// Shape implements family.Draft.
-func (f *mtp) Shape() family.DraftShape { return family.DraftShape{State: f.width, Hidden: !f.plain} }
-
-// Follow implements family.Draft. It computes the layer's attention for its keys and values.
-func (f *mtp) Follow(p *nn.Pass, of family.Followed, states compute.Tensor) {
-	if f.plain {
-		p.Replace(states, of.X)
+// MTPLayers returns how many MTP layers f, c's file, has. Some files have fewer than they say.
+func (c *Config) MTPLayers(f *gguf.File) int {
+	n := min(1, c.Further) // without it the file is refused
+	for n < c.Further && f.Tensor(fmt.Sprintf("blk.%d.nextn.eh_proj.weight", c.Layers+n)) != nil {
+		n++
 	}
-	f.block.Store(p, f.input(p, states))
+	return n
 }
 
-// Forward implements family.Draft.
-func (f *mtp) Forward(p *nn.Pass, states compute.Tensor) compute.Tensor {
-	x := f.block.Forward(p, f.input(p, states))
-	if f.plain {
-		p.Replace(states, x)
-		return x
+// bindMTPLayer binds layer l with its binder. An embedding table of its own stays in RAM.
+func bindMTPLayer(b *nn.Binder, p family.MTP, c *Config, l int) mtpLayer {
+	embed, output := p.Ends()
+	y := mtpLayer{embd: embed.Table, norm: output.Norm, head: nn.Linear{W: output.Head.W}, block: p.BindMTP(b, l)}
+	y.embdNorm, y.hiddenNorm = b.RMSNorm("nextn.enorm", c.Embd, c.Eps), b.RMSNorm("nextn.hnorm", c.Embd, c.Eps)
+	y.join = b.Linear("nextn.eh_proj", c.Embd, 2*c.Embd, nn.Absent)
+	if b.Has("nextn.embed_tokens.weight") {
+		y.embd = b.Lookup("nextn.embed_tokens", c.Vocab, c.Embd)
 	}
-	p.NormTo(states, x, f.norm)
-	return states
+	if b.Has("nextn.shared_head_norm.weight") {
+		y.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
+	} else if b.Has("layer_output_norm.weight") { // as Ling's files have it
+		y.norm = b.RMSNorm("layer_output_norm", c.Embd, c.Eps)
+	}
+	if b.Has("nextn.shared_head_head.weight") {
+		y.head = b.Adapted(b.Matrix("nextn.shared_head_head.weight", c.Vocab, c.Embd, compute.Head))
+	}
+	return y
+}
+
+// Shape implements family.Draft. A row's states are the inputs of all layers, side by side.
+func (f *mtp) Shape() family.DraftShape {
+	s := family.DraftShape{State: f.width * len(f.layers), Hidden: !f.inputs.Plain && len(f.layers) == 1}
+	if len(f.layers) > 1 {
+		s.Most = len(f.layers)
+	}
+	return s
+}
+
+// Follow implements family.Draft. The last layer computes its attention alone, for its keys and values.
+func (f *mtp) Follow(p *nn.Pass, of family.Followed, states compute.Tensor) {
+	h := of.Hidden
+	if f.inputs.Plain {
+		h = of.X
+	}
+	if !f.Shape().Hidden {
+		f.put(p, states, 0, h)
+	}
+	f.follow(p, states, 0)
+}
+
+// Forward implements family.Draft. Layers after the one that drafts follow.
+func (f *mtp) Forward(p *nn.Pass, states compute.Tensor) compute.Tensor {
+	k := p.Depth
+	before := f.before(p, states, k)
+	x, y := f.layers[k].block.Forward(p, f.input(p, k, before)), states
+	switch {
+	case f.inputs.Plain:
+		y = x
+	case len(f.layers) == 1:
+		p.NormTo(y, x, f.layers[k].norm)
+	default:
+		y = p.Norm(x, f.layers[k].norm)
+	}
+	switch next := k + 1; {
+	case len(f.layers) == 1 && f.inputs.Plain:
+		p.Replace(states, y)
+	case next == len(f.layers):
+	case f.inputs.Model:
+		f.put(p, states, next, before)
+		f.follow(p, states, next)
+	default:
+		f.put(p, states, next, y)
+		f.follow(p, states, next)
+	}
+	return y
+}
+
+// follow computes the layers from layer k on, which has its input in states, and the inputs of the layers after it.
+func (f *mtp) follow(p *nn.Pass, states compute.Tensor, k int) {
+	for ; k < len(f.layers); k++ {
+		y, scope := &f.layers[k], p.Scope()
+		before := f.before(p, states, k)
+		x := f.input(p, k, before)
+		switch next := k + 1; {
+		case next == len(f.layers):
+			y.block.Store(p, x)
+		case f.inputs.Model:
+			y.block.Store(p, x)
+			f.put(p, states, next, before)
+		default:
+			if x = y.block.Forward(p, x); !f.inputs.Plain {
+				x = p.Norm(x, y.norm)
+			}
+			f.put(p, states, next, x)
+		}
+		p.Leave(scope)
+	}
 }
 
 // Head implements family.Draft.
-func (f *mtp) Head() (norm nn.Norm, head *nn.Linear) {
-	if f.plain {
-		norm = f.norm
+func (f *mtp) Head(depth int) (norm nn.Norm, head *nn.Linear) {
+	y := &f.layers[depth]
+	if f.inputs.Plain {
+		norm = y.norm
 	}
-	return norm, &f.head
+	return norm, &y.head
 }
 
-// input returns the residual that the layer's block reads. [n, n_embd]
-func (f *mtp) input(p *nn.Pass, states compute.Tensor) compute.Tensor {
-	before, pair := p.Tokens(f.width), p.Tokens(2*f.width)
+// put makes x layer k's part of states.
+func (f *mtp) put(p *nn.Pass, states compute.Tensor, k int, x compute.Tensor) {
+	p.Verbs().CopyColumns(states, x, compute.Ranges{First: k * f.width}, compute.Ranges{}, f.width, 1)
+}
+
+// before returns layer k's part of the states of each row's position before. [n, n_embd]
+func (f *mtp) before(p *nn.Pass, states compute.Tensor, k int) compute.Tensor {
+	before := p.Tokens(states.Cols)
 	p.Verbs().Precede(before, states)
-	e := p.Norm(p.Lookup(f.embd), f.embdNorm)
+	if len(f.layers) == 1 {
+		return before
+	}
+	return p.Slice(before, k*f.width, f.width)
+}
+
+// input returns the residual that layer k's block reads, of the hidden states before. [n, n_embd]
+func (f *mtp) input(p *nn.Pass, k int, before compute.Tensor) compute.Tensor {
+	y, pair := &f.layers[k], p.Tokens(2*f.width)
+	e := p.Norm(p.Lookup(y.embd), y.embdNorm)
 	p.Verbs().CopyColumns(pair, e, compute.Ranges{}, compute.Ranges{}, f.width, 1)
-	h := p.Norm(before, f.hiddenNorm)
+	h := p.Norm(before, y.hiddenNorm)
 	p.Verbs().CopyColumns(pair, h, compute.Ranges{First: f.width}, compute.Ranges{}, f.width, 1)
-	return p.Linear(pair, &f.join)
+	return p.Linear(pair, &y.join)
 }

@@ -9,8 +9,10 @@ import (
 func (m *Model) plan(positions int) nn.Plan {
 	storage := m.storage(m.places)
 	return nn.Plan{Head: m.place(m.Layers), Context: positions, Layer: func(i int) nn.LayerPlan {
-		if i == m.Layers {
-			return m.furtherModel().layerPlan(i, nil)
+		if i >= m.Layers {
+			y := m.furtherModel().layerPlan(m.Layers, nil)
+			y.Stored = y.Stored[i-m.Layers:][:1]
+			return y
 		}
 		return m.layerPlan(i, storage)
 	}}

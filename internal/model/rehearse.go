@@ -55,8 +55,10 @@ func (m *Model) Rehearse() error {
 			if m.draft == nil || n > m.most.Out { // draft tokens are made from rows with wanted logits
 				continue
 			}
-			if err := m.rehearse(nn.OnlyMTP, n, n, n); err != nil {
-				return err
+			for depth := range max(1, m.shape.Most) {
+				if err := m.rehearseAt(depth, nn.OnlyMTP, n, n, n); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -77,10 +79,15 @@ func (m *Model) usual() nn.Kind {
 // rehearse prepares a step of n rows. decode of them are single tokens and, if a step may have that many, out have
 // logits.
 func (m *Model) rehearse(kind nn.Kind, n, decode, out int) error {
+	return m.rehearseAt(0, kind, n, decode, out)
+}
+
+// rehearseAt is rehearse for a draft that has so many tokens.
+func (m *Model) rehearseAt(depth int, kind nn.Kind, n, decode, out int) error {
 	pages := [][]int32{make([]int32, m.cache.Pages)}
 	p := compute.Params{
 		Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, min(out, m.most.Out)), Pages: pages, Near: pages, States: []int32{0},
-		Decode: decode, Draft: kind == nn.OnlyMTP, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // as any request may have
+		Decode: decode, Draft: kind == nn.OnlyMTP, Depth: depth, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // as any request may have
 	}
 	return m.runAs(p.Segment(m.begin(kind, &p)), &p)
 }

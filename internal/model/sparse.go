@@ -53,7 +53,10 @@ const autoPerplexity = 1.01
 func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	switch asked {
 	case Exact:
-		if !c.zeros() {
+		switch {
+		case c.Act.Sparse() && c.whole():
+			return Off, setting.Errorf("mode exact skips neurons that are exactly zero, and %s needs all of them, for a norm over the neurons or for biases of gates; use %s", c.Arch, setting.Sparse.To("off"))
+		case !c.zeros():
 			return Off, setting.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use %s", c.Act.Kind, setting.Sparse.To("off"))
 		}
 	case Predict:
@@ -109,10 +112,15 @@ func (c *Config) mostlyOpen() bool {
 	return layers > 0 && open > breakEven*float64(layers)
 }
 
-// zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their
-// largest gates only.
+// zeros reports whether some layers leave neurons at exactly zero that can be skipped: by their activation, or because
+// they keep their largest gates only.
 func (c *Config) zeros() bool {
-	return c.Act.Sparse() || slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil })
+	return c.Act.Sparse() && !c.whole() || slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil })
+}
+
+// whole reports whether all layers need all of their neurons.
+func (c *Config) whole() bool {
+	return len(c.Blocks) > 0 && !slices.ContainsFunc(c.Blocks, func(b Block) bool { return !b.Whole })
 }
 
 // trusted reports whether a prepared file's predictors were measured, with the activation in use, and found good.

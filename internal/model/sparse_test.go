@@ -148,6 +148,8 @@ func TestAuto(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Auto, model.Predict, ""},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Exact, model.Exact, ""},
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Predict, 0, "powerinfer prepare"},
+		{synth.Spec{Arch: "bitnet", Type: quant.F16}, model.Auto, model.Off, ""},
+		{synth.Spec{Arch: "bitnet", Type: quant.F16}, model.Exact, 0, "bitnet needs all of them"},
 	} {
 		f := synthtest.Sparse(t, c.spec, 2)
 		dev, err := cpu.New(cpu.Options{Threads: 1})

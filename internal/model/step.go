@@ -50,7 +50,7 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 		m.bound(p)
 	}
 	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
-	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Pictures: p.Given != nil, Bounded: p.Bounds != nil, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
+	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Depth: m.depth(kind, p), Draft: p.Draft, Pictures: p.Given != nil, Bounded: p.Bounds != nil, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
 	if m.pass.Step.Scales != "" { // clients choose scales: names of all that they try would never be dropped
 		return m.pass.Step.String()
 	}
@@ -60,6 +60,14 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 		m.names[m.pass.Step] = name
 	}
 	return name
+}
+
+// depth returns the Step.Depth of a step.
+func (m *Model) depth(kind nn.Kind, p *compute.Params) int {
+	if kind != nn.OnlyMTP {
+		return 0
+	}
+	return min(p.Depth, max(0, m.shape.Most-1))
 }
 
 // runAs runs a step that has begun as seg.

@@ -411,7 +411,7 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 	return n
 }
 
-// further adds the MTP layer or draft head.
+// further adds the MTP layers or draft head.
 func (r *reader) further() {
 	y := &r.b.Further
 	for part, shape := range r.cache.Layers {
@@ -428,7 +428,7 @@ func (r *reader) further() {
 	}
 	for _, t := range r.f.Tensors {
 		switch p, ok := r.c.Purpose(t.Name); {
-		case !ok || p.Layer != r.c.Layers:
+		case !ok || p.Layer < r.c.Layers:
 		case p.Role == nn.InTable:
 			r.b.Rest += t.Bytes()
 		default:

@@ -13,6 +13,7 @@ import (
 type Step struct {
 	Kind     Kind
 	Whole    bool   // every neuron is computed although there are predictors
+	Depth    int    // of kind OnlyMTP: the number of the drafted token, see family.DraftShape.Most
 	Draft    bool   // a draft of tokens: divided layers compute only their neurons on GPUs, and nothing is counted in Bins
 	Pictures bool   // Params.Given has rows of pictures
 	Bounded  bool   // layers see the positions of Params.Bounds
@@ -27,8 +28,8 @@ type Kind int
 const (
 	Logits     Kind = iota // logits alone: the last layer may go on with their rows only, see Pass.Wanted
 	States                 // the hidden states of all rows, and logits
-	WithMTP                // as States, and the MTP layer's keys and values
-	OnlyMTP                // the MTP layer's logits and outputs
+	WithMTP                // as States, and keys and values of the MTP layers
+	OnlyMTP                // logits and outputs of an MTP layer
 	RotateKeys             // keys in the cache, rotated to other positions
 	LastStates             // as Logits, and the hidden states of the rows of logits
 )
@@ -42,6 +43,9 @@ func (s Step) String() string {
 		if part.is {
 			name += part.name
 		}
+	}
+	if s.Depth > 0 {
+		name += " " + strconv.Itoa(s.Depth)
 	}
 	return name + s.Scales
 }

@@ -142,12 +142,9 @@ func readDFlash(c *Config) error {
 		given = c.Gives
 	}
 	mask = cmp.Or(mask, c.Mask)
-	causal := cmp.Or(c.Causes, d.Causal)
 	switch {
 	case cmp.Or(d.Kernel, c.Kernel) != 0:
 		return c.Errorf("dflash_config", "heads with convolutions and a selector (DFlash 2) are not supported")
-	case or(causal, false):
-		return c.Errorf("is_causal", "heads whose drafts see no later ones are not supported")
 	case !or(c.NeoX, true):
 		return c.Errorf("rope_is_neox_style", "heads that rotate neighbouring elements are not supported")
 	case mask == nil || *mask < 0 || *mask >= c.Vocab:

@@ -19,34 +19,42 @@ import (
 // of its own if own.
 func Further(t testing.TB, s synth.Spec, own bool) *gguf.File {
 	t.Helper()
+	return FurtherLayers(t, s, 1, own)
+}
+
+// FurtherLayers is Further for the last n layers.
+func FurtherLayers(t testing.TB, s synth.Spec, n int, own bool) *gguf.File {
+	t.Helper()
 	f := File(t, s)
 	rng := rand.New(rand.NewPCG(s.Seed, 7))
-	last, embd := s.Layers-1, f.Tensor("token_embd.weight").Shape[0]
+	embd := f.Tensor("token_embd.weight").Shape[0]
 	var tensors []gguf.Source
 	for _, w := range f.Tensors {
 		tensors = append(tensors, Copied(w, w.Name))
 	}
-	add := func(name string, middle, spread float64, shape ...int) {
-		n := 1
-		for _, d := range shape {
-			n *= d
+	for layer := s.Layers - n; layer < s.Layers; layer++ {
+		add := func(name string, middle, spread float64, shape ...int) {
+			size := 1
+			for _, d := range shape {
+				size *= d
+			}
+			data := make([]float32, size)
+			for i := range data {
+				data[i] = float32(middle + spread*rng.NormFloat64())
+			}
+			tensors = append(tensors, Floats(fmt.Sprintf("blk.%d.nextn.%s.weight", layer, name), data, shape...))
 		}
-		data := make([]float32, n)
-		for i := range data {
-			data[i] = float32(middle + spread*rng.NormFloat64())
+		add("enorm", 1, 0.1, embd)
+		add("hnorm", 1, 0.1, embd)
+		add("shared_head_norm", 1, 0.1, embd)
+		add("eh_proj", 0, 1/math.Sqrt(2*float64(embd)), 2*embd, embd)
+		if own {
+			vocab := f.Tensor("token_embd.weight").Rows()
+			add("embed_tokens", 0, 1, embd, vocab)
+			add("shared_head_head", 0, 0.1, embd, vocab)
 		}
-		tensors = append(tensors, Floats(fmt.Sprintf("blk.%d.nextn.%s.weight", last, name), data, shape...))
 	}
-	add("enorm", 1, 0.1, embd)
-	add("hnorm", 1, 0.1, embd)
-	add("shared_head_norm", 1, 0.1, embd)
-	add("eh_proj", 0, 1/math.Sqrt(2*float64(embd)), 2*embd, embd)
-	if own {
-		vocab := f.Tensor("token_embd.weight").Rows()
-		add("embed_tokens", 0, 1, embd, vocab)
-		add("shared_head_head", 0, 0.1, embd, vocab)
-	}
-	return Made(t, append(slices.Clone(f.Keys), gguf.KV{Key: s.Arch + ".nextn_predict_layers", Value: uint32(1)}), tensors)
+	return Made(t, append(slices.Clone(f.Keys), gguf.KV{Key: s.Arch + ".nextn_predict_layers", Value: uint32(n)}), tensors)
 }
 
 // Made returns a file of these keys and tensors.

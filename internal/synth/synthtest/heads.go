@@ -25,6 +25,7 @@ type Head struct {
 	Normed bool  // EAGLE-3: norm_before_residual and norm_before_fc
 	Block  int   // DFlash: rows of a block
 	Mask   int   // DFlash: the token that stands for drafted ones
+	Causal bool  // DFlash: rows of a block see no later ones
 	Gemma  bool  // DFlash: norms after parts, factors of layers' outputs, and no matrix of values
 	Window int   // DFlash: of its first layer; 0: none
 	Seed   uint64
@@ -153,6 +154,9 @@ func DFlash(t testing.TB, f *gguf.File, h Head) *gguf.File {
 	m := newMaker(f, "dflash", &h)
 	m.set("block_size", uint32(h.Block))
 	m.keys = append(m.keys, gguf.KV{Key: "tokenizer.ggml.mask_token_id", Value: uint32(h.Mask)})
+	if h.Causal {
+		m.set("attention.causal", true)
+	}
 	if h.Window > 0 {
 		windowed := make([]bool, max(1, h.Depth))
 		windowed[0] = true
