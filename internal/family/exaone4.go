@@ -74,6 +74,6 @@ func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (m *exaone4) BindMTP(b *nn.Binder, _ int) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }

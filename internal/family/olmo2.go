@@ -68,6 +68,6 @@ func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block {
-	l := m.block(b, len(m.layers)-1)
-	return &l
+	y := m.block(b, len(m.layers)-1)
+	return &y
 }
