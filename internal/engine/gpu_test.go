@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -45,6 +47,8 @@ func openGPU(t *testing.T, f *gguf.File, o engine.Options, plan planner.Plan) on
 		},
 	})
 	o.Devices = devices
+	now := new(atomic.Int64)
+	o.Clock = func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond } // whether guesses pay does not depend on what else the machine does
 	e, err := engine.Open(t.Context(), f, o)
 	if errors.Is(err, vulkan.ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
 		testenv.Missing(t, "vulkan", err.Error())
