@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // unitCount holds the counts of units on disk after the last step, so that nobody waits for a step to read them.
@@ -29,6 +30,19 @@ func (c *unitCount) take(use compute.UnitUse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = use
+}
+
+// unitUse returns the counts of the device's units on disk, or those of layers that steps read: a layer is a unit then.
+func (e *Engine) unitUse(of *compute.Usage) compute.UnitUse {
+	if e.stream == nil {
+		return of.Units
+	}
+	u := e.stream.Use()
+	return compute.UnitUse{
+		CacheUse: residency.CacheUse{Misses: u.Late, Guessed: u.Ahead, GuessesUsed: u.Ahead}, Wait: u.Wait,
+		Reads: u.Reads, Bytes: u.Bytes, Busy: u.Busy, Sum: u.Sum,
+		Units: u.Layers, Slots: u.Held, OnDisk: e.stream.Bytes(), Kept: u.Memory,
+	}
 }
 
 // UnitUse returns the use of units on disk since the engine was opened. It waits for no step.
