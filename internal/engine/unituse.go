@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // unitCount holds the counts of units on disk after the last step, so that nobody waits for a step to read them.
@@ -38,11 +37,12 @@ func (e *Engine) unitUse(of *compute.Usage) compute.UnitUse {
 		return of.Units
 	}
 	u := e.stream.Use()
-	return compute.UnitUse{
-		CacheUse: residency.CacheUse{Misses: u.Late, Guessed: u.Ahead, GuessesUsed: u.Ahead}, Wait: u.Wait,
-		Reads: u.Reads, Bytes: u.Bytes, Busy: u.Busy, Sum: u.Sum,
+	use := compute.UnitUse{
+		Reads: u.Reads, Bytes: u.Bytes, Busy: u.Busy, Sum: u.Sum, Wait: u.Wait,
 		Units: u.Layers, Slots: u.Held, OnDisk: e.stream.Bytes(), Kept: u.Memory,
 	}
+	use.Misses, use.Guessed, use.GuessesUsed = u.Late, u.Ahead, u.Ahead
+	return use
 }
 
 // UnitUse returns the use of units on disk since the engine was opened. It waits for no step.
