@@ -12,7 +12,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -47,7 +46,7 @@ func TestThreeTiers(t *testing.T) {
 	}
 	moved := inRAM.SlotUse()
 
-	layout := placement.Layout{Places: places}
+	layout := plan.Layout()
 	least, err := o.Least(f, layout)
 	if err != nil {
 		t.Fatal(err)
