@@ -45,7 +45,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/markdown", ""},
 	{"internal/terminal", ""},
 	{"demo", ""},
-	{"internal/gguf", "internal/atomicfile internal/disk internal/filekind internal/memlock internal/quant internal/fault"},
+	{"internal/gguf", "internal/atomicfile internal/disk internal/filekind internal/memlock internal/monotime internal/quant internal/fault"},
 	{"demo/demotest", "demo internal/gguf internal/quant internal/testenv"},
 	{"internal/imatrix", "internal/atomicfile internal/gguf internal/quant internal/wholefile"},
 	{"internal/hub/hubtest", ""},

@@ -71,6 +71,22 @@ func (v Verbs) Do(op Op) { v.calls.Do(op) }
 // fails, the run fails.
 func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
+// Turner is an executor of several processors.
+type Turner interface {
+	// Turn has the CPU call f after what it computes before, whatever is queued for others. An error of f's is an error
+	// of the run.
+	Turn(f func() error)
+}
+
+// Turn has the CPU call f in its turn.
+func (v Verbs) Turn(f func() error) {
+	if t, ok := v.calls.Executor.(Turner); ok {
+		t.Turn(f)
+		return
+	}
+	v.calls.Host(f)
+}
+
 // Foresee passes a guess on.
 func (v Verbs) Foresee(g Guess) { v.calls.Foresee(g) }
 

@@ -199,7 +199,8 @@ func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
 		if err == nil {
-			e.units.begin(e.dev.Usage().Units)
+			use := e.dev.Usage()
+			e.units.begin(e.unitUse(&use))
 		}
 		if err == nil || ctx.Err() != nil || !e.options.Devices.After(err) {
 			return err
@@ -447,7 +448,7 @@ func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.lookAtFile(err != nil)
 	e.traceStep(len(p.Tokens), begin)
 	use := e.dev.Usage()
-	e.units.take(use.Units)
+	e.units.take(e.unitUse(&use))
 	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
 		e.options.Notice(line)
 	}

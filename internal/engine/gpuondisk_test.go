@@ -3,14 +3,15 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -45,7 +46,7 @@ func TestThreeTiers(t *testing.T) {
 	}
 	moved := inRAM.SlotUse()
 
-	layout := placement.Layout{Places: places}
+	layout := plan.Layout()
 	least, err := o.Least(f, layout)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +80,54 @@ func TestThreeTiers(t *testing.T) {
 		group.Go(func() { cancelled(t, e.Engine, p, i) })
 	}
 	group.Wait()
+}
+
+// TestStreamedBesideGPU: a dense model of which a GPU holds some layers, or some layers' attention, and which reads others
+// from disk in each step, says the same, to the byte, as with these in memory, and counts what it reads. Of a model on
+// two GPUs, too.
+func TestStreamedBesideGPU(t *testing.T) {
+	testenv.Thorough(t)
+	const layers, ff, tokens = 12, 1024, 4
+	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "llama", Type: quant.F32}, layers)
+	on := func(gpu compute.Tier, hot int) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu, Bound: hot}, Attention: true}
+	}
+	places := []compute.Place{{}, {}, {}, on(0, 0), {}, {}, {}, {}, {}, {}, on(0, ff), on(0, ff), on(0, 0)}
+	two := slices.Clone(places)
+	two[11], two[12] = on(1, ff), on(1, 0)
+	prompt := randomTokens(rand.New(rand.NewPCG(3, 0)), 48)
+	for _, places := range testenv.Some(t, 1, [][]compute.Place{places, two}) {
+		plan := gigabyte(places)
+		plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 40, Bytes: 2 << 20}
+		if places[11].Tier > 0 {
+			plan.GPUs = append(plan.GPUs, plan.GPUs[0])
+		}
+		o := engine.Options{Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Off}}
+		var want []said
+		for _, missing := range []int64{0, 8 << 20} {
+			budget, err := o.Memory(f, plan.Layout())
+			if err != nil {
+				t.Fatal(err)
+			}
+			budget -= missing
+			o := o
+			o.RAM = &budget
+			e := openGPU(t, f, o, plan)
+			var got []said
+			for _, n := range []int{5, 48} {
+				got = append(got, askReusing(t, e.Engine, prompt[:n], tokens, engine.ReuseNone))
+			}
+			use := e.UnitUse()
+			if missing == 0 {
+				want = got
+			} else if steps := int64(2 * tokens); use.Units < 2 || use.Uses() != steps*use.Units || use.Bytes < steps*missing || use.GuessesUsed == 0 {
+				t.Errorf("%+v", use)
+			}
+			if !slices.Equal(got[0].probs, want[0].probs) || !slices.Equal(got[1].ids, want[1].ids) {
+				t.Errorf("with %d bytes missing it says %v, otherwise %v", missing, got, want)
+			}
+		}
+	}
 }
 
 // cancelled cancels a request after n tokens.

@@ -10,19 +10,19 @@ import (
 // leastStreamed is the size from which on a matrix is streamed. [bytes]
 const leastStreamed = 64 << 10
 
-// streams reports whether steps may read matrices of a model from the disk. For that it must be dense, the rest of it
-// must be in RAM, and none of its neurons may stay on the disk.
-func (o *Options) streams(f *gguf.File, c *model.Config, on placement.Layout) bool {
-	return !o.Mapped && c.Experts.Count == 0 && on.Places == nil && !o.canStay(f, *c)
+// streams reports whether steps may read matrices of a model from the disk. For that it must be dense, and none of its
+// neurons may stay on the disk.
+func (o *Options) streams(f *gguf.File, c *model.Config) bool {
+	return !o.Mapped && c.Experts.Count == 0 && !o.canStay(f, *c)
 }
 
 // streamed decides how to load a model that does not fit, if steps may read its matrices: they read as few of its last
 // layers as memory allows, one layer after the other. The stream is nil if the rest does not fit, either.
 func (o *Options) streamed(f *gguf.File, c model.Config, on placement.Layout) (m Memory, stream *gguf.Stream) {
-	if !o.streams(f, &c, on) {
+	if !o.streams(f, &c) {
 		return m, nil
 	}
-	if m, stream = o.fewest(f, &c, on); stream == nil || o.UBatch != 0 {
+	if m, stream = o.fewest(f, &c, on); stream == nil || o.UBatch != 0 || on.Places != nil { // GPUs have room for the step that was planned
 		return m, stream
 	}
 	long := *o // every step reads all, so fewer steps are faster
@@ -47,14 +47,15 @@ func (o *Options) fewest(f *gguf.File, c *model.Config, on placement.Layout) (m 
 // smallest returns the least memory of the model, if necessary with steps that read all of its layers.
 func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) int64 {
 	least := o.least(f, *c, on).Need
-	if o.streams(f, c, on) {
+	if o.streams(f, c) {
 		m, _ := o.streamLast(f, c, on, c.Layers)
 		least = min(least, m.Need)
 	}
 	return least
 }
 
-// streamLast returns the memory of the model if steps read the last n layers, and their stream.
+// streamLast returns the memory of the model if steps read the last n layers, and their stream. Matrices of which a GPU
+// has a part are loaded.
 func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout, n int) (Memory, *gguf.Stream) {
 	m := o.needs(f, *c, on)
 	room, available := o.room()
@@ -62,9 +63,9 @@ func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout,
 	layers := make([][]*gguf.Tensor, c.Layers)
 	for _, t := range f.Tensors {
 		p, bound := c.Purpose(t.Name)
-		_, _, copied := c.Loaded(f, t)
+		_, bytes, copied := c.Loaded(f, t)
 		inLayer := bound && p.Role != nn.InTable && p.Role != nn.InHead && p.Layer >= c.Layers-n && p.Layer < c.Layers
-		if !inLayer || copied || len(t.Shape) != 2 || t.Rows() < 2 || t.Bytes() < leastStreamed {
+		if !inLayer || copied || c.InRAM(t.Name, bytes, on.Places) < bytes || len(t.Shape) != 2 || t.Rows() < 2 || t.Bytes() < leastStreamed {
 			continue
 		}
 		layers[p.Layer] = append(layers[p.Layer], t)

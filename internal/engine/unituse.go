@@ -31,6 +31,20 @@ func (c *unitCount) take(use compute.UnitUse) {
 	c.now = use
 }
 
+// unitUse returns the counts of the device's units on disk, or those of layers that steps read: a layer is a unit then.
+func (e *Engine) unitUse(of *compute.Usage) compute.UnitUse {
+	if e.stream == nil {
+		return of.Units
+	}
+	u := e.stream.Use()
+	use := compute.UnitUse{
+		Reads: u.Reads, Bytes: u.Bytes, Busy: u.Busy, Sum: u.Sum, Wait: u.Wait,
+		Units: u.Layers, Slots: u.Held, OnDisk: e.stream.Bytes(), Kept: u.Memory,
+	}
+	use.Misses, use.Guessed, use.GuessesUsed = u.Late, u.Ahead, u.Ahead
+	return use
+}
+
 // UnitUse returns the use of units on disk since the engine was opened. It waits for no step.
 func (e *Engine) UnitUse() compute.UnitUse {
 	e.units.mu.Lock()

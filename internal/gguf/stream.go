@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 const (
@@ -30,6 +32,18 @@ type Stream struct {
 	slots  [streamSlots]streamSlot
 	size   int64 // of a slot
 	reader *disk.Reader
+	use    StreamUse // but for what reader counts
+}
+
+// StreamUse counts what a Stream did since it was opened. What steps compute one after the other are layers.
+type StreamUse struct {
+	disk.Use
+	Ahead  int64         // layers that were in memory when their turn came
+	Late   int64         // layers that a step waited for
+	Wait   time.Duration // how long
+	Layers int64         // that are read
+	Held   int64         // of these, how many memory has room for
+	Memory int64         // for them [bytes]
 }
 
 // streamLayer is a layer that is read.
@@ -45,6 +59,7 @@ type streamSlot struct {
 	memory []byte
 	layer  int            // the layer, by its index in Stream.layers, that it has or that is being read; -1: none
 	under  sync.WaitGroup // pieces that are being read
+	left   atomic.Int32   // their number
 	failed atomic.Pointer[error]
 }
 
@@ -119,6 +134,7 @@ func (s *Stream) Open(f *File) (err error) {
 				part := to[from:min(from+streamPiece, t.Bytes())]
 				y.pieces = append(y.pieces, &disk.Piece{File: file, Offset: t.Offset + from, Bytes: len(part), Done: func(data []byte, err error) {
 					defer slot.under.Done()
+					defer slot.left.Add(-1)
 					if err != nil {
 						slot.fail(err)
 					}
@@ -136,6 +152,18 @@ func (s *Stream) At(t *Tensor) []byte {
 		return nil
 	}
 	return s.at[t]
+}
+
+// Reads reports whether the stream reads a layer.
+func (s *Stream) Reads(layer int) bool { return layer < len(s.index) && s.index[layer] >= 0 }
+
+// Use returns what the stream did until now. It is called between steps.
+func (s *Stream) Use() StreamUse {
+	u := s.use
+	u.Use, u.Layers = s.reader.Use(), int64(len(s.layers))
+	u.Held = min(streamSlots, u.Layers)
+	u.Memory = u.Held * s.size
+	return u
 }
 
 // Begin begins a layer; all layers before it must have been computed. It begins to read the next ones, and waits until
@@ -157,7 +185,14 @@ func (s *Stream) Begin(layer int) error {
 		return nil
 	}
 	slot := &s.slots[first%streamSlots]
+	if slot.left.Load() == 0 {
+		s.use.Ahead++
+	} else {
+		s.use.Late++
+	}
+	from := monotime.Now()
 	slot.under.Wait()
+	s.use.Wait += monotime.Since(from)
 	if err := slot.failed.Swap(nil); err != nil {
 		slot.layer = -1
 		return fmt.Errorf("layer %d: %w", layer, *err)
@@ -176,6 +211,7 @@ func (s *Stream) read(at int) {
 	slot.layer = at
 	y := &s.layers[at]
 	slot.under.Add(len(y.pieces))
+	slot.left.Store(int32(len(y.pieces)))
 	s.reader.Read(y.pieces...)
 }
 

@@ -252,11 +252,15 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 
 // streaming returns the function that p calls for each layer, so that s has the layer's matrices in memory.
 func streaming(p *nn.Pass, s *gguf.Stream, layers int) func(layer int) {
-	begin := make([]func() error, layers+1) // made once, so that steps allocate nothing
+	begin := make([]func() error, layers) // made once, so that steps allocate nothing
 	for i := range begin {
 		begin[i] = func() error { return s.Begin(i) }
 	}
-	return func(layer int) { p.Verbs().Host(begin[min(layer, layers)]) }
+	return func(layer int) {
+		if s.Reads(layer) {
+			p.Verbs().Turn(begin[layer])
+		}
+	}
 }
 
 // canNarrow reports whether the last layer of Forward's steps may compute only the rows with wanted logits. An observer

@@ -256,7 +256,7 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	}
 	name := t.Name
 	src.Name = name
-	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.inPlace(t)
+	src.Type, src.Data, src.Pinned, src.Passing = t.Type, t.Data, b.inPlace(t), b.streamed[t]
 	if src.Disk != nil && !b.staysOnDisk(t) {
 		return nil
 	}
@@ -317,7 +317,7 @@ func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use)
 		return nil
 	}
 	src := compute.Source{
-		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.inPlace(t),
+		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.inPlace(t), Passing: b.streamed[t],
 		Split: compute.Split{Tier: b.Tier, Bound: b.whole(rows - first)},
 	}
 	if t.Data != nil { // else the shape alone is known, and wanted

@@ -109,11 +109,7 @@ func (m *Machine) diskRate(piece int64) placement.Rate {
 // otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly. Weights
 // pass through staged bytes of RAM on their way to GPUs.
 func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged int64, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
-	ram := p.o.RAM
-	if ram.Whole == 0 {
-		known := ramOf(p.machine.Memory)
-		ram.Whole, ram.OnDisk = known.Whole, known.OnDisk
-	}
+	ram := p.room()
 	piece := readTogether(b)
 	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || piece == 0 {
 		return solve(slowed(b, *on, p.machine.Memory))
@@ -127,6 +123,25 @@ func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged in
 	}
 	on.RAM = room(ram.OnDisk)
 	return solve(*on)
+}
+
+// readsLayers reports whether steps will read layers of b from the disk: its weights are all read for every token, and
+// more are in RAM than there is room for. Layers that GPUs have a part of cannot be read, so GPUs then hold whole ones.
+func (p *Planner) readsLayers(s *Solution, b *modelcost.Cost) bool {
+	const counted = 0.98 // of the room: loading takes a little more than plans count
+	ram := p.room()
+	known := ram.Whole > 0 && ram.Whole < math.MaxInt64 && !ram.Mapped
+	return known && b.ExpertsUsed == 0 && readTogether(b) == 0 && float64(s.Plan.RAM+b.Rest+ram.Beside+staged(s.Streams)) > counted*float64(ram.Whole)
+}
+
+// room returns what the model may take of RAM.
+func (p *Planner) room() RAM {
+	ram := p.o.RAM
+	if ram.Whole == 0 {
+		known := ramOf(p.machine.Memory)
+		ram.Whole, ram.OnDisk = known.Whole, known.OnDisk
+	}
+	return ram
 }
 
 // readTogether returns about the bytes that are one read of the disk: an expert's matrix, or all rows of a neuron; 0: no

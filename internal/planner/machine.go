@@ -337,10 +337,16 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 		}
 		s.Streams = append(s.Streams, m.streaming(j, p.o.StreamTokens, b, c.Budget))
 	}
-	err := p.fit(&s, b)
+	err := p.fit(&s, b, p.solver())
 	if (err != nil || s.Plan.Disk.Lacks > 0) && p.o.StreamTokens == nil && slices.ContainsFunc(s.Streams, hybrid.Streaming.Sends) { // there is no room for what is sent
 		clear(s.Streams)
-		err = p.fit(&s, b)
+		err = p.fit(&s, b, p.solver())
+	}
+	if err == nil && p.o.Layers == nil && p.readsLayers(&s, b) {
+		err = p.fit(&s, b, func(m placement.Model, on placement.Machine) (placement.Plan, error) {
+			_, plan, err := placement.MostWhole(m, on)
+			return plan, err
+		})
 	}
 	if err != nil {
 		return s, err
@@ -360,7 +366,7 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 }
 
 // fit plans for the budgets and the streams of s.
-func (p *Planner) fit(s *Solution, b *modelcost.Cost) (err error) {
+func (p *Planner) fit(s *Solution, b *modelcost.Cost, by solve) (err error) {
 	s.Most = nil
 	for j := range p.machine.gpus {
 		c := &s.Machine.GPUs[j]
@@ -369,14 +375,18 @@ func (p *Planner) fit(s *Solution, b *modelcost.Cost) (err error) {
 		}
 		s.Most = append(s.Most, c.Overhead)
 	}
-	staged := int64(0)
-	for j := range s.Streams {
-		staged += s.Streams[j].Staged()
-	}
-	s.Plan, err = p.solveTiers(b, &s.Machine, staged, func(on placement.Machine) (placement.Plan, error) {
-		return p.machine.fit(b, on, s.Streams, p.o.ReadAhead, p.solver())
+	s.Plan, err = p.solveTiers(b, &s.Machine, staged(s.Streams), func(on placement.Machine) (placement.Plan, error) {
+		return p.machine.fit(b, on, s.Streams, p.o.ReadAhead, by)
 	})
 	return err
+}
+
+// staged returns the bytes of RAM that weights pass through on their way to GPUs.
+func staged(streams []hybrid.Streaming) (n int64) {
+	for j := range streams {
+		n += streams[j].Staged()
+	}
+	return n
 }
 
 // pin holds tensors to where Options.Tensors says, and attention to RAM where Options.KVInRAM does.

@@ -100,6 +100,7 @@ type matrix struct {
 	home      int      // the GPU's number in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
 	units     int      // units that the host has on disk; 0: none
+	passing   bool     // as compute.Source has it
 	slotted   *slotted // a layer's slots, for its down matrix, once it was recorded; nil if its experts do not move
 	known     bool     // slotted says so
 }
@@ -118,7 +119,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols}
 	hot := src.Split.Bound
-	m := &matrix{hot: hot, use: use}
+	m := &matrix{hot: hot, use: use, passing: src.Passing}
 	out.Mem = m
 	split := use == compute.Rows || use == compute.Columns
 	if hot < 0 || hot > n || !split && hot != 0 && hot != n {

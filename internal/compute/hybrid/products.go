@@ -49,7 +49,7 @@ func (s *sender) cut(o *compute.MatMul) (chunks [][]section, ok bool) {
 			break
 		}
 		w := mem(y.W)
-		if w.gpu != nil || !s.host.KeepsRows(w.host) {
+		if w.gpu != nil || w.passing || !s.host.KeepsRows(w.host) {
 			return nil, false
 		}
 		row := s.gpu.StreamedBytes(w.host.Type, w.host.Cols)

@@ -87,7 +87,11 @@ func (r *router) newStretch() *stretch {
 	s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
 	s.body = func(v compute.Verbs) {
 		for _, op := range s.ops {
-			v.Do(op)
+			if t, ok := op.(*turn); ok {
+				v.Host(t.f)
+			} else {
+				v.Do(op)
+			}
 		}
 	}
 	return s
@@ -320,6 +324,18 @@ func (r *router) matMul(o *compute.MatMul) {
 		r.whole(&gpu)
 	}
 }
+
+// turn is a function that the host calls in its turn: an operation that computes nothing.
+type turn struct{ f func() error }
+
+// On implements compute.Op.
+func (*turn) On(compute.Operations) { panic("hybrid: a turn is no operation of a device") }
+
+// Visit implements compute.Op.
+func (*turn) Visit(compute.Visitor) {}
+
+// Turn implements compute.Turner.
+func (r *router) Turn(f func() error) { r.onHost(&turn{f}) }
 
 // Host ends both devices' work and calls f.
 func (r *router) Host(f func() error) {

@@ -113,6 +113,15 @@ func (w *stageExecutor) ForeseeExperts(g compute.ExpertGuess) {
 	w.to.ForeseeExperts(g)
 }
 
+// Turn implements compute.Turner.
+func (w *stageExecutor) Turn(f func() error) {
+	if w.survey != nil {
+		w.survey.take(-1, nil, nil)
+	} else if w.next() {
+		w.to.Turn(f)
+	}
+}
+
 // Host implements compute.Executor.
 func (w *stageExecutor) Host(f func() error) {
 	if w.survey != nil {

@@ -47,7 +47,7 @@ func (y *stream) choose() bool {
 		if w == nil {
 			continue
 		}
-		if mem(w).units > 0 {
+		if mem(w).units > 0 || mem(w).passing {
 			return false
 		}
 		cold := mem(w).host

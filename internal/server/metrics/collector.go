@@ -118,26 +118,26 @@ func (s *samples) slots(u compute.SlotUse) {
 	s.count("powerinfer_experts_copied_bytes_total", "Bytes that this took.", u.Bytes)
 }
 
-// units sends what was done with experts or neurons that stay on disk, nothing where all are in memory.
+// units sends what was done with experts, neurons or layers that stay on disk, nothing where all are in memory.
 func (s *samples) units(u compute.UnitUse) {
 	if u.Units == 0 {
 		return
 	}
-	const uses = "Uses of experts or neurons that stay on disk, one a step, by where they were: kept in RAM, read ahead, or on disk."
+	const uses = "Uses of experts, neurons or layers that stay on disk, one a step, by where they were: kept in RAM, read ahead, or on disk."
 	s.count("powerinfer_unit_uses_total", uses, u.Hits, "tier", "ram")
 	s.count("powerinfer_unit_uses_total", uses, u.GuessesUsed, "tier", "ahead")
 	s.count("powerinfer_unit_uses_total", uses, u.Misses, "tier", "disk")
-	s.gauge("powerinfer_unit_hits_ratio", "Uses of such experts or neurons that were kept in RAM, of all.", float64(u.Hits)/float64(max(u.Uses(), 1)))
+	s.gauge("powerinfer_unit_hits_ratio", "Uses of these that were kept in RAM, of all.", float64(u.Hits)/float64(max(u.Uses(), 1)))
 	s.count("powerinfer_unit_guesses_lost_total", "Experts or neurons that were read ahead and dropped before they were used.", u.GuessesLost)
 	s.count("powerinfer_experts_left_out_total", "Uses of experts that were left out instead of read from disk, as --max-kld or --leave-out allows.", u.Left)
 	s.count("powerinfer_disk_reads_total", "Reads from disk for steps.", u.Reads)
 	s.count("powerinfer_disk_read_bytes_total", "Bytes that were read from disk for steps.", u.Bytes)
 	s.seconds("powerinfer_disk_reading_seconds_total", "Time in which reads from disk were under way.", u.Busy)
 	s.seconds("powerinfer_disk_waiting_seconds_total", "Time that steps waited for reads from disk.", u.Wait)
-	const units = "Experts or neurons that stay on disk, and those that RAM has room for."
+	const units = "Experts, neurons or layers that stay on disk, and those that RAM has room for."
 	s.gauge("powerinfer_units", units, float64(u.Slots), "tier", "ram")
 	s.gauge("powerinfer_units", units, float64(u.Units), "tier", "disk")
-	const bytes = "Bytes of RAM for such experts or neurons, and those that all would take."
+	const bytes = "Bytes of RAM for these, and those that all would take."
 	s.gauge("powerinfer_unit_bytes", bytes, float64(u.Kept), "tier", "ram")
 	s.gauge("powerinfer_unit_bytes", bytes, float64(u.OnDisk), "tier", "disk")
 }

@@ -131,11 +131,21 @@ func (d *Report) notes() []string {
 	return notes
 }
 
+// layersInRAM returns the number of layers that are on no GPU.
+func (d *Report) layersInRAM() (n int) {
+	for _, y := range d.layers() {
+		if !y.Attention && y.Bound == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // mapped says what happens if ram bytes do not fit into RAM.
 func (d *Report) mapped(ram int64) string {
-	if m := d.b.Model; len(d.on.GPUs) == 0 && len(m.Layers) > 0 {
+	if n := d.layersInRAM(); n > 0 && (len(d.on.GPUs) == 0 || d.b.ExpertsUsed == 0) {
 		const held = 3 // layers that are computed or read while others are
-		read := min(float64(ram), float64(ram)-float64(d.memory)+held*float64(ram)/float64(len(m.Layers)))
+		read := min(float64(ram), float64(ram)-float64(d.memory)+held*float64(ram)/float64(n))
 		says := fmt.Sprintf("Every step reads the last layers from the disk, %.0f MB", read/1e6)
 		if !d.timed {
 			return says + "."
