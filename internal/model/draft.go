@@ -197,7 +197,8 @@ func (c *Config) measureDraft(program family.Program, draft family.Draft, dev co
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
 		spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
-		m := Model{Config: *c, program: program, draft: draft, shape: draft.Shape(), pool: nn.NewPool(dev, 1, 1)}
+		m := Model{Config: *c}
+		m.program, m.draft, m.shape, m.pool = program, draft, draft.Shape(), nn.NewPool(dev, 1, 1)
 		m.pass = nn.Pass{Params: &compute.Params{}, Cache: &compute.Cache{CacheSpec: spec}, LastLayer: -1, Step: nn.Step{Kind: kind}}
 		m.pass.Features.Layers = m.shape.Layers
 		m.hidden, m.states = compute.Tensor{Cols: c.Embd}, compute.Tensor{Cols: m.shape.State}
@@ -290,12 +291,12 @@ func (m *Model) State(i int) ([]float32, error) {
 }
 
 // bound sets which positions the rows of a draft step see.
-func (m *Model) bound(p *compute.Params) {
-	m.bounds = m.bounds[:0]
+func (d *drafting) bound(p *compute.Params) {
+	d.bounds = d.bounds[:0]
 	for i, pos := range p.Pos {
-		m.bounds = append(m.bounds, m.shape.Sees(pos, int32(p.Last(p.Seq[i]))))
+		d.bounds = append(d.bounds, d.shape.Sees(pos, int32(p.Last(p.Seq[i]))))
 	}
-	p.Bounds = m.bounds
+	p.Bounds = d.bounds
 }
 
 // follow makes the draft program follow a step. x is the last layer's output.
