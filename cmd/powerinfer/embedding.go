@@ -72,7 +72,7 @@ func embedding(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	s, _, err := openSession(ctx, c, 1)
+	s, err := openSession(ctx, c, 1)
 	if err != nil {
 		return err
 	}

@@ -74,25 +74,25 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 }
 
 // openSession opens the model that -m names, or the embedded one, with a progress bar, for sequences texts at a time.
-func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.Session, session.Options, error) {
+func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.Session, error) {
 	o, err := flags.ReadServed(c, sequences)
 	if err != nil {
-		return nil, session.Options{}, err
+		return nil, err
 	}
 	f, err := openModel(c)
 	if err != nil {
-		return nil, session.Options{}, err
+		return nil, err
 	}
 	defer showLoading(o)()
 	so, err := flags.Session(c, o)
 	if err != nil {
-		return nil, so, errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	s, err := session.Open(ctx, f, so)
 	if err != nil {
-		return nil, so, errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
-	return s, so, nil
+	return s, nil
 }
 
 // showLoading shows how far loading with o is, until the function that it returns is called.

@@ -130,7 +130,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 
 // loadServed loads the model, with a progress bar, and makes it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
-	e, so, err := openSession(ctx, c, o.Slots)
+	e, err := openSession(ctx, c, o.Slots)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if o.Demo {
 		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
 	}
-	models.Set(serving.Listed(e.File, so, o, server.NewModel(e.Engine, o)))
+	models.Set(serving.Listed(e, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
-	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
@@ -257,10 +256,10 @@ func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 		p.err = fmt.Errorf("%s: %q changes a matrix of [%d %d], and config.json makes it %v", p.source.Path, from, both.b.Shape[0], both.a.Shape[1], stored)
 	}
 	rank := both.a.Shape[0]
-	a := &tensor{name: name + ".lora_a", shape: []int{dims[1], rank}, from: both.a}
-	b := &tensor{name: name + ".lora_b", shape: []int{rank, dims[0]}, from: both.b}
+	a := &tensor{name: name + ".lora_a", shape: []int{dims[1], rank}, stack: stack{}.and(section{Tensor: both.a})}
+	b := &tensor{name: name + ".lora_b", shape: []int{rank, dims[0]}, stack: stack{}.and(section{Tensor: both.b})}
 	if by := p.factor(strings.TrimSuffix(from, ".weight"), rank); by != 1 {
-		b.multiplied = []lineage.Multiplied{{By: by}}
+		b.change(rowsTimes{{By: by}})
 	}
 	p.tensors = append(p.tensors, a, b)
 	return b

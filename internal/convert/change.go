@@ -27,7 +27,7 @@ func (p *plan) multiply(c *config, t *tensor, layer int, name string) {
 			p.err = fmt.Errorf("%s: adapters of %q are not supported, whose rows the configuration multiplies; merge the adapter into the model and convert that", p.source.Path, name)
 		}
 	}
-	t.multiplied = rows
+	t.change(rowsTimes(rows))
 }
 
 // one plans the tensor of the family that i describes.
@@ -42,7 +42,9 @@ func (p *plan) one(c *config, i *item) {
 	if t.Change == lineage.Stacked {
 		single, whole, _ := strings.Cut(t.Source, " ")
 		if whole == "" || p.source.Tensors[i.from+whole] == nil {
-			p.stacked(name, i.from+single, shape).plain = staysFloat(t.Name)
+			if s := p.stacked(name, i.from+single, shape); staysFloat(t.Name) {
+				s.as = asFloats
+			}
 			return
 		}
 		t.Source, t.Change = whole, lineage.Same
@@ -75,23 +77,21 @@ func (p *plan) one(c *config, i *item) {
 	stem, _, _ := strings.Cut(t.Name, ".")
 	part, packed := packedAt(of)[stem]
 	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, i.from+p.family.QKV+".")
-	stored := p.stored(c, of, t, source, shape, packed)
-	out := p.from(name, source, shape, stored)
-	if len(out.shape) == 2 && stored[0] < shape[0] {
-		out.rows = stored[0]
+	out := p.from(name, source, shape, p.stored(c, of, t, source, shape, packed))
+	if staysFloat(t.Name) {
+		out.as = asFloats
 	}
-	p.multiply(c, out, i.layer, t.Name)
-	out.plain = out.plain || staysFloat(t.Name)
 	p.rearrange(c, of, t.Change, shape, out)
 	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {
 		out.row = halves(c.HeadDim, c.halved)
 	}
-	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
+	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.stack != nil {
 		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, source)
 	}
 	if p.family.Tiled {
 		out.tile(stem, deltaSizes(of.StateSpace))
 	}
+	p.multiply(c, out, i.layer, t.Name)
 	if packed {
 		out.row = behind(out.row, part, nil)
 		if p.family.Grouped {
@@ -124,7 +124,13 @@ func (p *plan) product(name, from string, factors []string, shape []int) {
 		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", by.Path(), by.Offset, from+factors[1], by.Shape, shape)
 	default:
 		p.used[from+factors[1]] = true
-		out.by = by
+		var factors times
+		var values []float64
+		values, p.err = by.Numbers()
+		for _, v := range values {
+			factors = append(factors, float32(v))
+		}
+		out.change(factors)
 	}
 }
 
@@ -143,7 +149,7 @@ func (p *plan) numbers(name, from string, dims []int) {
 		p.err = err
 		return
 	}
-	t := &tensor{name: name, whole: true, shape: slices.Clone(dims)}
+	t := &tensor{name: name, as: asWhole, shape: slices.Clone(dims)}
 	slices.Reverse(t.shape)
 	for _, v := range all {
 		if v != math.Trunc(v) || math.Abs(v) > 1<<24 {
@@ -241,11 +247,11 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	both := keyValueRows(of)
 	switch change {
 	case lineage.Transposed:
-		out.column = p.pairs == nil
-	case lineage.JoinedColumns:
-		out.column, out.apart = true, shape[2]
-	case lineage.LatentKeys:
-		out.column, out.apart = true, both
+		if p.pairs == nil {
+			out.columns = &stride{step: 1}
+		}
+	case lineage.JoinedColumns, lineage.LatentKeys:
+		out.columns = &stride{step: 1}
 	case lineage.LatentValues:
 		out.row = func(r int) int { return r/of.Value*both + both - of.Value + r%of.Value }
 	case lineage.Pairs:
@@ -253,24 +259,26 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	case lineage.Ungroup:
 		out.row = p.ungrouped(c, of)
 	case lineage.Ternary:
-		out.ternary = p.pairs == nil && out.from != nil && !out.from.Packed()
+		if p.pairs == nil && out.stack != nil && !out.stack[0].Packed() {
+			out.change(&ternary{})
+		}
 	case lineage.IndexKeys:
 		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
 	case lineage.PlusOne:
-		out.plus = 1
+		out.change(plus(1))
 	case lineage.Flat:
-		out.plain = true
+		out.as = asFloats
 	case lineage.PlusFifth:
-		out.plus = 1. / 5
+		out.change(plus(1. / 5))
 	case lineage.PlusEleventh:
-		out.plus = float32(math.Pow(5, -1.5))
+		out.change(plus(math.Pow(5, -1.5)))
 	case lineage.NegatedExp, lineage.Exp, lineage.Column, lineage.Groups, lineage.Taps:
-		out.plain = true
+		out.as = asFloats
 		switch change {
 		case lineage.NegatedExp:
-			out.exp = -1
+			out.change(exponential(-1))
 		case lineage.Exp:
-			out.exp = 1
+			out.change(exponential(1))
 		}
 	case lineage.FirstHalf:
 		out.row = half(shape[len(shape)-2], 0)
@@ -291,14 +299,7 @@ func (p *plan) likewise(source string, shape []int) []int {
 	if s == nil {
 		return shape
 	}
-	elements := func(dims []int) int {
-		n := 1
-		for _, d := range dims {
-			n *= d
-		}
-		return n
-	}
-	if elements(s.Shape) == elements(shape) {
+	if product(s.Shape) == product(shape) {
 		return s.Shape
 	}
 	return shape
@@ -315,9 +316,9 @@ func (p *plan) gathered(name, from string, names []string, dims []int) {
 		}
 		next := p.from(name, from+n, dims, p.likewise(from+n, one))
 		p.tensors = p.tensors[:len(p.tensors)-1]
-		first.more = append(first.more, next.from)
+		first.stack = first.stack.and(next.stack...)
 	}
-	first.plain = true
+	first.as = asFloats
 }
 
 // stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors. Their numbers replace %d in from.
@@ -326,7 +327,7 @@ func (p *plan) stacked(name, from string, dims []int) *tensor {
 	for i := 1; i < dims[0] && p.err == nil; i++ {
 		next := p.from(name, fmt.Sprintf(from, i), dims, dims[1:])
 		p.tensors = p.tensors[:len(p.tensors)-1]
-		first.more, first.small = append(first.more, next.from), append(first.small, next.small...)
+		first.stack = first.stack.and(next.stack...)
 	}
 	return first
 }

@@ -446,7 +446,7 @@ func TestChunks(t *testing.T) {
 	defer c.Close()
 	e := &encoder{lanes: make([]lane, 3)}
 	var out bytes.Buffer
-	reverse := &tensor{name: "x", shape: []int{cols, rows}, from: c.Tensors["x"], row: func(r int) int { return rows - 1 - r }}
+	reverse := &tensor{name: "x", shape: []int{cols, rows}, stack: stack{}.and(section{Tensor: c.Tensors["x"]}), row: func(r int) int { return rows - 1 - r }}
 	if err := e.write(&out, reverse, quant.F32); err != nil {
 		t.Fatal(err)
 	}

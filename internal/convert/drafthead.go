@@ -81,7 +81,7 @@ func (p *plan) tokenMap(c *config, name, from string, dims []int) {
 		p.err = err
 		return
 	}
-	t := &tensor{name: name, whole: true, tokens: true, shape: slices.Clone(dims)}
+	t := &tensor{name: name, as: asTokens, shape: slices.Clone(dims)}
 	seen := map[float64]bool{}
 	for i, v := range all {
 		id := v + float64(i)

@@ -174,7 +174,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 		if strings.HasSuffix(t.Name, ".bias") || t.Name == "cls.norm.weight" {
 			dims = dims[:1]
 		}
-		p.add(t.Name, source, dims...).plain = true
+		p.add(t.Name, source, dims...).as = asFloats
 	}
 	if p.err != nil {
 		return p.err
@@ -264,8 +264,7 @@ func (c *config) ranksAnswers(dir string) bool {
 func (m *model) rankAnswers(p *plan, c *config, v *vocabulary) error {
 	const name = "cls.output.weight"
 	if c.Architectures[0] == qwenClassifier {
-		t := p.from(name, "score.weight", []int{2, c.Hidden}, []int{1, c.Hidden})
-		t.rows, t.plain = 1, true
+		p.from(name, "score.weight", []int{2, c.Hidden}, []int{1, c.Hidden}).as = asFloats // the second row is zero
 	} else {
 		yes, no := slices.Index(v.tokens, "yes"), slices.Index(v.tokens, "no")
 		if yes < 0 || no < 0 {
@@ -276,7 +275,7 @@ func (m *model) rankAnswers(p *plan, c *config, v *vocabulary) error {
 			head = slices.IndexFunc(p.tensors, func(t *tensor) bool { return t.name == "token_embd.weight" })
 		}
 		of := *p.tensors[head]
-		of.name, of.plain, of.shape = name, true, []int{c.Hidden, 2}
+		of.name, of.as, of.shape = name, asFloats, []int{c.Hidden, 2}
 		of.row = func(r int) int { return []int{yes, no}[r] }
 		p.tensors = append(p.tensors, &of)
 	}

@@ -108,10 +108,9 @@ func (p *plan) outputs(name, from string, dims []int, change lineage.Change) {
 		p.from(name, from, dims, []int{dims[0], rows * step, dims[2]}).row = every
 	case len(dims) == 2:
 		t := p.from(name, from, dims, []int{dims[0], rows * step})
-		t.plain, t.single, t.row = true, true, every
+		t.as, t.single, t.row = asFloats, true, every
 	default:
-		t := p.from(name, from, dims, []int{dims[0], dims[2], rows * step})
-		t.column, t.apart, t.step, t.first = true, dims[2], step, first
+		p.from(name, from, dims, []int{dims[0], dims[2], rows * step}).columns = &stride{first, step}
 	}
 }
 
@@ -121,9 +120,9 @@ func (p *plan) halfOfOutputs(name, from string, dims []int, change lineage.Chang
 	if p.pairs != nil { // adapters of experts are not converted
 		return
 	}
-	t := p.from(name, from, dims, []int{dims[0], dims[2], 2 * dims[1]})
-	t.column, t.apart, t.wide = true, dims[2], 2*dims[1]
+	half := &stride{step: 1}
 	if change == lineage.SecondOutputs {
-		t.first = dims[1]
+		half.first = dims[1]
 	}
+	p.from(name, from, dims, []int{dims[0], dims[2], 2 * dims[1]}).columns = half
 }

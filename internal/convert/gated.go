@@ -100,17 +100,12 @@ func (p *plan) shards(c *config, name, part string) *tensor {
 			p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16 and BF16", t.Path(), t.Offset, t.Name, t.DType)
 			return nil
 		}
-		if out.from != nil && t.DType != out.from.DType {
+		if len(out.stack) > 0 && t.DType != out.stack[0].DType {
 			p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s, other parts of the table have another", t.Path(), t.Offset, t.Name, t.DType)
 			return nil
 		}
-		if out.from == nil {
-			out.from = t
-		} else {
-			out.more = append(out.more, t)
-		}
+		out.stack = out.stack.and(section{Tensor: t})
 		rows += t.Shape[0]
-		out.ends = append(out.ends, rows)
 	}
 	out.shape = []int{width, rows}
 	p.hashes(c, rows)

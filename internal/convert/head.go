@@ -22,12 +22,17 @@ func (p *plan) head(c *config) {
 	}
 	if !c.TiedHead {
 		t := p.add("output.weight", head, c.Vocab, c.Hidden)
-		t.unit, t.unitCols = c.UnitHead, c.UnitColumns
+		if c.UnitHead {
+			t.change(unitRows{})
+		}
+		if c.UnitColumns {
+			t.change(&unitColumns{})
+		}
 		p.multiply(c, t, 0, "output.weight")
 		return
 	}
 	if c.SplitHead {
-		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].from.Name, c.Vocab, c.Hidden), 0, "output.weight")
+		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].stack[0].Name, c.Vocab, c.Hidden), 0, "output.weight")
 	}
 	if p.pairs == nil && p.source.Tensors[head] != nil {
 		p.storedHead(c, head)

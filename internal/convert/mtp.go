@@ -126,7 +126,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 		}
 		w := p.add(fmt.Sprintf("blk.%d.nextn.%s.weight", l, t.name), from, t.shape...)
 		if len(t.shape) == 1 && stored == lineage.PlusOne {
-			w.plus = 1
+			w.change(plus(1))
 		}
 	}
 	if last := names.block + "final_layernorm.weight"; p.source.Tensors[last] != nil { // as Ling's folders name it

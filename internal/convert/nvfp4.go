@@ -192,7 +192,7 @@ func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) 
 		p.used[from+end] = true
 	}
 	p.used[base+".input_scale"] = true
-	t.from, t.small = codes, []*smallFloats{f}
+	t.stack = t.stack.and(section{Tensor: codes, small: f})
 	t.shape = slices.Clone(dims)
 	slices.Reverse(t.shape)
 	p.tensors = append(p.tensors, t)
@@ -204,26 +204,27 @@ func (p *plan) finishSmall() {
 	var all []*tensor
 	for _, t := range p.tensors {
 		all = append(all, t)
-		if t.small == nil {
+		if !t.codes() {
 			continue
 		}
-		if !t.intact() || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
+		others := slices.ContainsFunc(t.stack, func(p section) bool { return p.small == nil })
+		if !t.intact() || others || !strings.HasSuffix(t.name, ".weight") {
 			p.err = fmt.Errorf("%s: tensor %q is in NVFP4, and %q is made of it in another order than its rows have, or of others that are not: this is not supported; convert the model that it was made from",
-				t.from.Path(), t.from.Name, t.name)
+				t.stack[0].Path(), t.stack[0].Name, t.name)
 			return
 		}
 		for _, side := range []struct {
 			end string
 			of  func(*smallFloats) *checkpoint.Tensor
 		}{{".scale", func(f *smallFloats) *checkpoint.Tensor { return f.factor }}, {".input_scale", func(f *smallFloats) *checkpoint.Tensor { return f.input }}} {
-			values, err := factors(t.small, side.of)
+			values, err := factors(t.stack, side.of)
 			if err != nil {
 				p.err = err
 				return
 			}
 			if slices.ContainsFunc(values, func(v float32) bool { return math.Abs(float64(v)-1) > nearOne }) {
 				name := strings.TrimSuffix(t.name, ".weight") + side.end
-				all = append(all, &tensor{name: name, shape: []int{len(values)}, values: values, plain: true})
+				all = append(all, &tensor{name: name, shape: []int{len(values)}, values: values, as: asFloats})
 			}
 		}
 	}
@@ -234,14 +235,14 @@ func (p *plan) finishSmall() {
 const nearOne = 1e-6
 
 // factors reads one number of each matrix.
-func factors(all []*smallFloats, of func(*smallFloats) *checkpoint.Tensor) (values []float32, err error) {
-	for _, f := range all {
+func factors(all stack, of func(*smallFloats) *checkpoint.Tensor) (values []float32, err error) {
+	for _, p := range all {
 		v := float32(1)
-		if t := of(f); t != nil {
+		if t := of(p.small); t != nil {
 			if v, err = readFactor(t); err != nil {
 				return nil, err
 			}
-			if f.reciprocal {
+			if p.small.reciprocal {
 				v = 1 / v
 			}
 			if !(v > 0) || math.IsInf(float64(v), 0) {
@@ -279,10 +280,9 @@ func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 		if t.row != nil {
 			at = t.row(r)
 		}
-		part, _ := t.part(at)
-		f := t.small[at/t.from.Shape[0]]
-		row := int64(at - t.begin(at))
-		if err := part.ReadAt(codes, row*int64(len(codes))); err != nil {
+		p, begin, _ := t.stack.at(at, rowLen)
+		f, row := p.small, int64(at-begin)
+		if err := p.ReadAt(codes, row*int64(len(codes))); err != nil {
 			return err
 		}
 		if err := f.scales.ReadAt(scales, row*int64(len(scales))); err != nil {

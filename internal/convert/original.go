@@ -53,7 +53,7 @@ func (t *tensor) transposed(typ quant.Type) gguf.Source {
 	embd, ff := t.shape[0], t.shape[1]
 	return prepared.Transposed(t.name, typ, ff, embd, nil, func(first int, rows []float32) error {
 		l := lane{floats: rows}
-		if err := l.read(t, ff, first, first+len(rows)/ff); err != nil {
+		if err := l.read(t, t.changes, ff, first, first+len(rows)/ff); err != nil {
 			return err
 		}
 		return t.check(rows, typ)

@@ -11,67 +11,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// tensor is one tensor of the output.
-type tensor struct {
-	name   string
-	shape  []int              // row length first
-	stated []int              // shape in the file, if it differs, with as many elements; nil: shape
-	from   *checkpoint.Tensor // source of its elements, or nil
-	// row gives the source row of an output row; nil is the identity.
-	row    func(int) int
-	more   []*checkpoint.Tensor // sources of a stack's other elements, each with as many rows
-	ends   []int                // ends of the rows of from and more, if their numbers of rows differ
-	rows   int                  // rows of from; later ones are zero. 0: all are there
-	column bool                 // rows are the source's columns
-	step   int                  // distance of the columns that become rows; 0: 1
-	first  int                  // first of these columns
-	small  []*smallFloats       // NVFP4 scales, with codes in from and more; nil: from holds no blocks
-	single bool                 // row maps elements, not rows
-	wide   int                  // columns of the source, if only some are used; 0: rows and step tell
-	apart  int                  // rows of the source from one matrix of a stack to the next, if their columns become rows
-	plus   float32              // added to every element
-	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
-
-	exp        float32              // every element e becomes exp·e^e; 0: it stays
-	by         *checkpoint.Tensor   // rows are normalised to length 1
-	unit       bool                 // columns are normalised to length 1
-	unitCols   bool                 // columns are
-	ternary    bool                 // this mean, while a tensor with ternary is written
-	mean       float64              // that, of a tensor with ternary that is being written
-	lengths    []float64            // lengths of columns, while a tensor with unitCols is written
-	multiplied []lineage.Multiplied // factors of rows of from; nil: none
-	values     []float32            // computed elements, where from is nil
-	whole      bool                 // values are integers, and stay integers
-	tokens     bool                 // values are tokens, of 64 bits
-	factors    []float32            // factors of the matrices of mapped; nil: one
-	mapped     *gguf.Tensor         // a GGUF file's elements, where from is nil
-	plain      bool                 // stays F32 whatever the output type: vectors, learned positions
-	half       bool                 // F16 if the output type is smaller than F32
-	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
-	importance []float32
-}
-
-// intact reports whether t's rows are whole, unchanged rows of its sources.
-func (t *tensor) intact() bool {
-	return !t.column && !t.single && !t.unit && !t.unitCols && !t.ternary && t.multiplied == nil && t.exp == 0 && t.by == nil && t.plus == 0 && t.rows == 0
-}
-
-// blocks reports whether the sources of t are in blocks of a GGUF type. See plan.unblock.
-func (t *tensor) blocks() bool { return t.from != nil && t.from.Blocks() }
-
 // unblock converts sources in blocks to floats for tensors that cannot be made from blocks.
 func (p *plan) unblock() {
 	for _, t := range p.tensors {
-		if !t.blocks() && !slices.ContainsFunc(t.more, (*checkpoint.Tensor).Blocks) {
+		if !slices.ContainsFunc(t.stack, func(p section) bool { return p.Blocks() }) {
 			continue
 		}
-		same := !slices.ContainsFunc(t.more, func(m *checkpoint.Tensor) bool { return m.DType != t.from.DType })
-		if t.intact() && t.order == nil && !t.plain && same {
+		same := !slices.ContainsFunc(t.stack, func(p section) bool { return p.DType != t.stack[0].DType })
+		if t.intact() && t.as == asAsked && same {
 			continue
 		}
-		t.from = t.from.Floats()
-		for i, m := range t.more {
-			t.more[i] = m.Floats()
+		for i := range t.stack {
+			t.stack[i].Tensor = t.stack[i].Floats()
 		}
 	}
 }
@@ -106,7 +57,10 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	if p.pairs != nil {
 		return p.pair(name, from, dims, stored)
 	}
-	t := &tensor{name: name, plain: len(dims) == 1}
+	t := &tensor{name: name}
+	if len(dims) == 1 {
+		t.as = asFloats
+	}
 	if p.err != nil {
 		return t
 	}
@@ -126,10 +80,10 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 		return t
 	}
 	p.used[from] = true
-	t.from = s
 	if !slices.Equal(s.Shape, stored) {
-		t.from = s.Reshaped(stored)
+		s = s.Reshaped(stored)
 	}
+	t.stack = t.stack.and(section{Tensor: s})
 	t.shape = slices.Clone(dims)
 	slices.Reverse(t.shape)
 	p.tensors = append(p.tensors, t)
@@ -254,7 +208,7 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 
 // given plans a vector that follows from the configuration.
 func (p *plan) given(name string, v []float32) {
-	p.tensors = append(p.tensors, &tensor{name: name, shape: []int{len(v)}, values: v, plain: true})
+	p.tensors = append(p.tensors, &tensor{name: name, shape: []int{len(v)}, values: v, as: asFloats})
 }
 
 // lacks reports whether the folder lacks a tensor that it may lack.

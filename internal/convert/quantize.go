@@ -241,7 +241,10 @@ func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 
 // source prepares a tensor's encoding.
 func (q *Quantization) source(f *gguf.File, c Choice, e *encoder) (gguf.Source, error) {
-	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor, factors: c.factors}
+	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor}
+	if c.factors != nil {
+		t.change(matrixTimes{c.factors, matrixRows(m.Shape)})
+	}
 	if c.weighed() && len(c.importance.Sums) == m.Shape[0]*matrices(m.Shape) {
 		t.importance = c.importance.Mean()
 	}

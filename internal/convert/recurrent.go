@@ -196,6 +196,6 @@ func (t *tensor) tile(stem string, s deltaSizes) {
 		t.row = s.tiled(0, 1)
 	case "ssm_out":
 		_, dim := s.each()
-		t.order = s.tiled(0, dim)
+		t.change(reordered(s.tiled(0, dim)))
 	}
 }

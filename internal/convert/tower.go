@@ -303,7 +303,11 @@ func (t *towerPlan) product(name, from string, out, in, stored int, row func(int
 }
 
 // halved is for matrices that programs transpose or read as filters, so that they have neither blocks nor BF16.
-func (t *towerPlan) halved(w *tensor) { w.half, w.plain = !t.exact, t.exact }
+func (t *towerPlan) halved(w *tensor) {
+	if w.as = asHalves; t.exact {
+		w.as = asFloats
+	}
+}
 
 // norm plans a norm, and its bias if the folder has one.
 func (t *towerPlan) norm(name, from string, width int) *tensor {
@@ -317,7 +321,7 @@ func (t *towerPlan) norm(name, from string, width int) *tensor {
 // float plans a tensor that stays F32.
 func (t *towerPlan) float(name, from string, shape ...int) *tensor {
 	w := t.from(name, from, shape, shape)
-	w.plain = true
+	w.as = asFloats
 	return w
 }
 
@@ -338,7 +342,7 @@ func (t *towerPlan) filters(from string) {
 	moment := t.patch * t.patch // numbers, of one colour
 	for i, name := range []string{"v.patch_embd.weight", "v.patch_embd.weight.1"} {
 		w := t.from(name, from+".weight", []int{3 * t.width, moment}, []int{t.width, 3, 2, t.patch, t.patch})
-		w.row, w.plain, w.stated = func(r int) int { return 2*r + i }, true, []int{t.patch, t.patch, 3, t.width}
+		w.row, w.as, w.stated = func(r int) int { return 2*r + i }, asFloats, []int{t.patch, t.patch, 3, t.width}
 	}
 	t.filterBias(from)
 }
@@ -348,7 +352,8 @@ func (t *towerPlan) filters(from string) {
 func (t *towerPlan) pixelsLast(from string, side int) *tensor {
 	n := 3 * side * side
 	w := t.from("v.patch_embd.weight", from+".weight", []int{t.width, n}, []int{t.width, n})
-	w.order, w.plain, w.stated = coloursLast(side), true, []int{side, side, 3, t.width}
+	w.change(reordered(coloursLast(side)))
+	w.as, w.stated = asFloats, []int{side, side, 3, t.width}
 	t.filterBias(from)
 	return w
 }

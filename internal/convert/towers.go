@@ -128,7 +128,7 @@ func gemma3Tower(t *towerPlan) {
 	t.filter(root + "embeddings.patch_embedding")
 	t.float("v.position_embd.weight", root+"embeddings.position_embedding.weight", grid*grid, t.width)
 	t.siglip(root)
-	t.norm("mm.soft_emb_norm", projector+"mm_soft_emb_norm", t.width).plus = 1
+	t.norm("mm.soft_emb_norm", projector+"mm_soft_emb_norm", t.width).change(plus(1))
 	shape := []int{t.width, t.textWidth}
 	t.halved(t.from("mm.input_projection.weight", projector+"mm_input_projection_weight", shape, shape))
 }
@@ -181,13 +181,13 @@ func gemma4UnifiedTower(t *towerPlan) {
 	w.stated = nil
 	t.halved(w)
 	for _, end := range []string{".weight", ".bias"} {
-		t.float("v.patch_norm.1"+end, root+"patch_ln1"+end, 3*side*side).order = coloursLast(side)
+		t.float("v.patch_norm.1"+end, root+"patch_ln1"+end, 3*side*side).change(reordered(coloursLast(side)))
 	}
 	t.norm("v.patch_norm.2", root+"patch_ln2", t.width)
 	t.norm("v.patch_norm.3", root+"pos_norm", t.width)
 	n := t.rowsOf(root + "pos_embedding")
 	p := t.from("v.position_embd.weight", root+"pos_embedding", []int{2, n, t.width}, []int{n, 2, t.width})
-	p.row, p.plain = func(r int) int { return r%n*2 + r/n }, true
+	p.row, p.as = func(r int) int { return r%n*2 + r/n }, asFloats
 	t.clamped("mm.input_projection", t.in("embed_vision.")+"embedding_projection", t.textWidth, t.width)
 }
 
@@ -419,7 +419,7 @@ func (t *towerPlan) lineBreak(token string) {
 		t.config.fail("vocab_size", "token %s has the number %d, and there are %d embeddings", token, id, vocab)
 		return
 	}
-	w.row, w.plain, w.stated = func(int) int { return id }, true, []int{t.textWidth}
+	w.row, w.as, w.stated = func(int) int { return id }, asFloats, []int{t.textWidth}
 }
 
 // tokenID returns the number of a special token.

@@ -98,8 +98,9 @@ func readVocabulary(dir string, c *config, gen generation, notes func(string)) (
 func (v *vocabulary) check() error {
 	t := tokenizer.Vocab{
 		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges, Definition: v.definition,
-		BOS: -1, EOS: -1, UNK: -1, EOT: -1, PAD: -1, SEP: -1, Charsmap: v.charsmap,
-		AddSpacePrefix: or(v.addSpacePrefix, v.model == "llama"), RemoveExtraWhitespaces: v.squeeze,
+		BOS: -1, EOS: -1, UNK: -1, EOT: -1, PAD: -1, SEP: -1,
+		AddSpacePrefix: or(v.addSpacePrefix, v.model == "llama"),
+		Normalization:  tokenizer.Normalization{Charsmap: v.charsmap, RemoveExtraWhitespaces: v.squeeze},
 	}
 	if id, ok := v.ids["unknown"]; ok {
 		t.UNK = int32(id)

@@ -48,7 +48,7 @@ func TestAssistantDrafts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256, Sequences: 3}, Cache: engine.Cache{CacheTypes: types}}
 			plain := openFile(t, f, o)
-			o.Drafts.Most, o.Drafts.Head, o.Drafts.NoLookup = 4, head, true
+			o.Drafts.Most, o.Head, o.Drafts.NoLookup = 4, head, true
 			guessing := openFile(t, f, o)
 			engine.SetTimes(guessing, cheapGuesses)
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -90,7 +90,7 @@ func TestAssistantDrafts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := (&engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, Head: head}}).Memory(f, placement.Layout{})
+	with, err := (&engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4}, Head: head}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestAssistantOnGPU(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			text := func(head *gguf.File) []int32 {
-				e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, Head: head, NoLookup: true, Hot: engine.HotNever}}, plan)
+				e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, NoLookup: true, Hot: engine.HotNever}, Head: head}, plan)
 				engine.SetTimes(e.Engine, cheapGuesses)
 				ids, res := greedy(t, e.Engine, prompt, 40)
 				if guessed := res.FurtherDrafted > 0; guessed != (head != nil) {
@@ -167,7 +167,7 @@ func TestAssistantHidden(t *testing.T) {
 	}
 	f = replaced(t, f, map[string][]float32{"token_embd.weight": embd, "output.weight": rows(embd, width, 1), "output_norm.weight": ones(width)}, width)
 	head = replaced(t, head, map[string][]float32{"token_embd.weight": rows(short, half, 2), "nextn.pre_projection.weight": pre, "output_norm.weight": ones(half)}, half)
-	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Head: head, NoLookup: true}}))
+	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, NoLookup: true}, Head: head}))
 }
 
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }

@@ -30,9 +30,14 @@ type Options struct {
 	Neurons
 	Drafts
 	DraftModel DraftModel // drafts tokens, too; its Engine may be nil
-	Magnitudes []float32  // [layers] override the file's thresholds of mode threshold; nil: by Bound
-	Predicting []bool     // as model.Options'
-	Recall     bool       // as model.Options'
+
+	// Head is the file of a draft head, which drafts tokens in place of the MTP layer and of hot neurons. It stays open
+	// as long as the engine. It is computed on the device that the MTP layer would be on. nil: there is none.
+	Head *gguf.File
+
+	Magnitudes []float32 // [layers] override the file's thresholds of mode threshold; nil: by Bound
+	Predicting []bool    // as model.Options'
+	Recall     bool      // as model.Options'
 	Adapters   []model.Adapter
 	Order      [][]int32               // order of neurons [layers][n_ff] at load; nil keeps the file's
 	Observer   model.Observer          // sees feed-forward layers, which are then dense; may be nil
@@ -81,10 +86,6 @@ type Drafts struct {
 	// without such a layer are refused. The layer is on the GPU of the model's last layer if there is room, else in
 	// RAM. If RAM has no room for it, either, the model runs without it.
 	Further bool
-
-	// Head is the file of a draft head, which drafts tokens in place of the MTP layer and of hot neurons. It stays open
-	// as long as the engine. It is computed on the device that the MTP layer would be on. nil: there is none.
-	Head *gguf.File
 
 	Least float32 // a draft of a draft model, of hot neurons or of the MTP layer ends before a token with a smaller probability
 }
@@ -253,7 +254,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	}
 	mo := o.model()
 	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
-	mo.Head = o.Drafts.Head
+	mo.Head = o.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
 	e.stream.Close()
 	if e.stream = p.stream; e.stream != nil { // closeFiles closes it, also if something below fails
@@ -322,7 +323,7 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 
 // GuessesFurther reports whether the options ask for the file's MTP layer or for a draft head.
 func (o *Options) GuessesFurther() bool {
-	return (o.Drafts.Further || o.Drafts.Head != nil) && o.Drafts.Most > 0
+	return (o.Drafts.Further || o.Head != nil) && o.Drafts.Most > 0
 }
 
 // DraftRows returns the number of rows of logits that the largest step has for draft tokens.

@@ -71,7 +71,7 @@ func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.TakeHead(f, o.Drafts.Head); err != nil {
+	if err := c.TakeHead(f, o.Head); err != nil {
 		t.Fatal(err)
 	}
 	c.FurtherCached = o.GuessesFurther()

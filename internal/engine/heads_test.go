@@ -58,7 +58,7 @@ func TestHeadDrafts(t *testing.T) {
 	for name, head := range randomHeads(t, f) {
 		t.Run(name, func(t *testing.T) {
 			o := o
-			o.Drafts = engine.Drafts{Most: 4, Head: head, NoLookup: true}
+			o.Drafts, o.Head = engine.Drafts{Most: 4, NoLookup: true}, head
 			e := openFile(t, f, o)
 			engine.SetTimes(e, cheapGuesses)
 			drafted := 0
@@ -71,9 +71,9 @@ func TestHeadDrafts(t *testing.T) {
 			if drafted == 0 {
 				t.Error("the head guessed nothing")
 			}
-			o.Drafts.Head = nil
+			o.Head = nil
 			without := need(o)
-			o.Drafts.Head = head
+			o.Head = head
 			var weights int64
 			for _, w := range head.Tensors {
 				weights += int64(len(w.Data))
@@ -100,7 +100,7 @@ func TestNoRoomForHeadAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.Drafts.Head = head
+			o.Head = head
 			e := openFile(t, f, o)
 			engine.SetTimes(e, cheapGuesses)
 			want, res := greedy(t, e, []int32{5, 6, 7}, 40)
@@ -133,7 +133,7 @@ func TestHeadDraftsOfSeveral(t *testing.T) {
 		want = append(want, ids)
 	}
 	for name, head := range randomHeads(t, f) {
-		o.Drafts = engine.Drafts{Most: 4, Head: head, NoLookup: true}
+		o.Drafts, o.Head = engine.Drafts{Most: 4, NoLookup: true}, head
 		e := openFile(t, f, o)
 		engine.SetTimes(e, cheapGuesses)
 		got := make([][]int32, len(prompts))
@@ -159,7 +159,7 @@ func TestHeadDraftsOfRecurrent(t *testing.T) {
 	prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 40)
 	want, _ := greedy(t, plain, prompt, 60)
 	for name, head := range randomHeads(t, f) {
-		o.Drafts = engine.Drafts{Most: 3, Head: head, NoLookup: true}
+		o.Drafts, o.Head = engine.Drafts{Most: 3, NoLookup: true}, head
 		e := openFile(t, f, o)
 		engine.SetTimes(e, cheapGuesses)
 		got, res := greedy(t, e, prompt, 60)
@@ -262,7 +262,7 @@ func TestHeadsCount(t *testing.T) {
 	f, rolled := countingTarget(t)
 	for name, head := range countingHeads(t, f, rolled) {
 		t.Run(name, func(t *testing.T) {
-			e := openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Head: head, NoLookup: true}})
+			e := openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, NoLookup: true}, Head: head})
 			engine.SetTimes(e, cheapGuesses)
 			countsOn(t, e, name == "dflash")
 		})
@@ -298,7 +298,7 @@ func TestHeadsOnGPU(t *testing.T) {
 				continue
 			}
 			t.Run(kind+" "+name, func(t *testing.T) {
-				e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Head: head, NoLookup: true, Hot: engine.HotNever}}, plan)
+				e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, NoLookup: true, Hot: engine.HotNever}, Head: head}, plan)
 				engine.SetTimes(e.Engine, cheapGuesses)
 				countsOn(t, e.Engine, kind == "dflash")
 			})
@@ -312,7 +312,7 @@ func TestHeadsAndSaved(t *testing.T) {
 		f := synthtest.File(t, spec)
 		engines := map[string]*engine.Engine{}
 		for name, head := range randomHeads(t, f) {
-			engines[name] = openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, Head: head, NoLookup: true}})
+			engines[name] = openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, NoLookup: true}, Head: head})
 		}
 		engines["none"] = openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}})
 		prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 90)

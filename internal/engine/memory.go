@@ -132,7 +132,7 @@ func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
 	if err == nil && c.FurtherCached {
-		err = c.TakeHead(f, o.Drafts.Head)
+		err = c.TakeHead(f, o.Head)
 	}
 	if err == nil {
 		mo := o.model()
@@ -224,7 +224,7 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 	rows := int64(pick(o.Sequences, 1) + o.DraftRows())
 	m.Activations = o.activations(c, min(o.LargestStep(), context)) + 4*rows*int64(c.Vocab)
 	texts := textsOf(f)
-	if head := o.Drafts.Head; head != nil && c.FurtherCached {
+	if head := o.Head; head != nil && c.FurtherCached {
 		texts += textsOf(head)
 	}
 	m.Process = programBytes + textBytes*texts + sampledBytes*int64(pick(o.Sequences, 1))*int64(c.Vocab)

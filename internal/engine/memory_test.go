@@ -129,7 +129,7 @@ func TestMemory(t *testing.T) {
 		}
 		for plan, places := range plans {
 			for _, mapped := range []bool{false, true} {
-				o := engine.Options{Limits: engine.Limits{Context: 1 << 14, Batch: 32, Mapped: mapped}, Drafts: engine.Drafts{Most: 2, Further: c.Further > 0 || drafts != nil, Head: drafts}}
+				o := engine.Options{Limits: engine.Limits{Context: 1 << 14, Batch: 32, Mapped: mapped}, Drafts: engine.Drafts{Most: 2, Further: c.Further > 0 || drafts != nil}, Head: drafts}
 				got := engine.MemoryOf(t, f, o, placement.Layout{Places: places})
 				d := &divided{Device: ref.New(), places: places}
 				_, err := model.Load(t.Context(), f, d, model.Options{

@@ -198,7 +198,7 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 		without.FurtherCached = false
 		if less := o.memory(f, without, on); less.fits() && (less.OnDisk == 0 || !need.fits()) {
 			drafts := "the layer that predicts a further token"
-			if o.Drafts.Head != nil {
+			if o.Head != nil {
 				drafts = "the draft head"
 			}
 			notice("%s guesses nothing: with it the model would take %s of RAM, and %s are available", drafts, bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))

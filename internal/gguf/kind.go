@@ -3,6 +3,8 @@ package gguf
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -53,6 +55,26 @@ func ofType(head []byte, name string) bool {
 	_, value, ok := bytes.Cut(head, []byte(typeKey))
 	text := binary.LittleEndian.AppendUint64([]byte{kindString, 0, 0, 0}, uint64(len(name)))
 	return ok && bytes.HasPrefix(value, append(text, name...))
+}
+
+// Architecture returns the architecture that the file at path names in its first keys; empty: none, or it cannot be read.
+func Architecture(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head, _ := io.ReadAll(io.LimitReader(f, atomicfile.Head))
+	_, value, _ := bytes.Cut(head, []byte("general.architecture"))
+	const before = 4 + 8 // bytes of the value's type and of the text's length
+	if !begins(head) || len(value) < before || binary.LittleEndian.Uint32(value) != kindString {
+		return ""
+	}
+	text := value[before:]
+	return string(text[:min(uint64(len(text)), binary.LittleEndian.Uint64(value[4:]))])
 }
 
 // ofStatistics reports whether head is the beginning of a file without tensors and with keys of this program.

@@ -9,10 +9,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // companion is a kind of file that goes with a model. Names tell which file is one.
 type companion struct {
+	arch  string         // a draft model's general.architecture
 	word  *regexp.Regexp // in the names of such files
 	of    *regexp.Regexp // what their names also contain; nil: anything
 	types []string       // best first; empty: no type in the name
@@ -26,9 +29,9 @@ var tower = companion{word: regexp.MustCompile(`(?i)mmproj`), types: []string{"F
 // (gemma-4-E4B-it-MTP), others as the methods are called. A repository's choice of type comes first, then the types that
 // draft almost as well as all bits and are read faster.
 var heads = []companion{
-	{word: word("mtp|assistant"), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
-	{word: word("dflash"), types: headTypes},
-	{word: word("eagle-?3"), types: headTypes},
+	{arch: "gemma4-assistant", word: word("mtp|assistant"), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
+	{arch: "dflash", word: word("dflash"), types: headTypes},
+	{arch: "eagle3", word: word("eagle-?3"), types: headTypes},
 }
 
 var headTypes = []string{"", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0", "BF16", "F16", "F32"}
@@ -43,25 +46,39 @@ func (k *companion) is(name string) bool {
 	return strings.HasSuffix(base, ggufSuffix) && k.word.MatchString(base) && (k.of == nil || k.of.MatchString(base))
 }
 
-func isHead(name string) bool {
+// namesHead reports whether a file is named like a draft model.
+func namesHead(name string) bool {
 	return slices.ContainsFunc(heads, func(k companion) bool { return k.is(name) })
+}
+
+// isHead reports whether a file holds a draft model, as far as is known.
+func isHead(f File) bool { return namesHead(f.Path) && !f.whole }
+
+// holdsModel reports whether the file at path holds a model although it is named like a draft model, as a fine-tune of
+// Gemma 4 that is called an assistant. The file's architecture decides.
+func holdsModel(path string) bool {
+	if !namesHead(path) {
+		return false
+	}
+	arch := gguf.Architecture(path)
+	return arch != "" && !slices.ContainsFunc(heads, func(k companion) bool { return k.arch == arch })
 }
 
 // among returns the file of the kind that goes with a model, among the files of a folder or a repository: one that is
 // named after the model, else the best. strict demands the name where there are other models. It is empty if there is
 // none.
-func (k *companion) among(files []string, model string, strict bool) string {
+func (k *companion) among(files []File, model string, strict bool) string {
 	var all, named []string
 	others := map[string]bool{} // models by the part of their names without the type
 	for _, f := range files {
 		switch {
-		case k.is(f):
-			all = append(all, f)
-			if k.fits(f, model) {
-				named = append(named, f)
+		case k.is(f.Path) && !f.whole:
+			all = append(all, f.Path)
+			if k.fits(f.Path, model) {
+				named = append(named, f.Path)
 			}
 		case isModel(f):
-			others[k.bare(f)] = true
+			others[k.bare(f.Path)] = true
 		}
 	}
 	if named = k.nearest(named, model); len(named) > 0 {
@@ -130,21 +147,17 @@ func (k *companion) fits(file, model string) bool {
 
 // along returns the files of a repository that Use and Pull bring along with a model.
 func (h *Hub) along(files []File, model string) (list []File) {
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = f.Path
-	}
 	add := func(k *companion) bool {
-		name := k.among(names, model, false)
+		name := k.among(files, model, false)
 		if name != "" {
-			list = append(list, files[slices.Index(names, name)])
+			list = append(list, files[slices.IndexFunc(files, func(f File) bool { return f.Path == name })])
 		}
 		return name != ""
 	}
 	if h.o.Towers {
 		add(&tower)
 	}
-	if h.o.Heads && !isHead(model) {
+	if h.o.Heads && !namesHead(model) {
 		for i := range heads {
 			if add(&heads[i]) {
 				break
@@ -174,8 +187,8 @@ func (k *companion) beside(model string) string {
 	return ""
 }
 
-// HeadsBeside returns the paths of the files next to a model's that are named like draft models of it, best first: at
-// most one of each kind.
+// HeadsBeside returns the paths of the files next to a model's that are named like draft models of it and hold no other
+// model, best first: at most one of each kind.
 func HeadsBeside(model string) (list []string) {
 	for i := range heads {
 		if path := heads[i].beside(model); path != "" {
@@ -187,8 +200,11 @@ func HeadsBeside(model string) (list []string) {
 
 // beside returns a model's folder, its files and the model's own, by their paths in the folder. In the hub's cache the
 // folder is that of the repository's commit, with all folders in it.
-func beside(model string) (dir string, files []string, own string) {
+func beside(model string) (dir string, files []File, own string) {
 	dir, own = filepath.Dir(model), filepath.Base(model)
+	add := func(dir, name string) {
+		files = append(files, File{Path: name, whole: holdsModel(filepath.Join(dir, filepath.FromSlash(name)))})
+	}
 	if _, err := os.Stat(model); err != nil { // as of the embedded model
 		return dir, nil, own
 	}
@@ -206,14 +222,14 @@ func beside(model string) (dir string, files []string, own string) {
 		}
 		_ = fs.WalkDir(os.DirFS(up), ".", func(name string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
-				files = append(files, name)
+				add(up, name)
 			}
 			return nil
 		})
 		return up, files, filepath.ToSlash(within)
 	}
 	for _, e := range entries {
-		files = append(files, e.Name())
+		add(dir, e.Name())
 	}
 	return dir, files, own
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,8 @@ type File struct {
 	OID  string // of its content, see validOID; empty if only a snapshot names the file
 	xet  string // what huggingface_hub keeps of it
 	git  string // Git's name for what it stores of the file: its content, or the pointer to it
+
+	whole bool // it holds a model, although it is named like a draft model: see holdsModel
 }
 
 const unknownSize = -1
@@ -25,10 +28,10 @@ var defaultTags = []string{"Q4_K_M", "Q8_0"}
 // notModels are parts of the names of files that go with a model: llama.cpp has the same. See heads, too.
 var notModels = []string{"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}
 
-// isModel reports whether a path is a model's, not that of an accessory.
-func isModel(path string) bool {
-	base := path[strings.LastIndexByte(path, '/')+1:]
-	return strings.HasSuffix(base, ggufSuffix) && !isHead(base) && !slices.ContainsFunc(notModels, func(part string) bool { return strings.Contains(base, part) })
+// isModel reports whether a file holds a model, as far as is known, and not an accessory.
+func isModel(f File) bool {
+	base := path.Base(f.Path)
+	return f.whole || strings.HasSuffix(base, ggufSuffix) && !namesHead(base) && !slices.ContainsFunc(notModels, func(part string) bool { return strings.Contains(base, part) })
 }
 
 var splitName = regexp.MustCompile(`^(.+)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
@@ -87,11 +90,11 @@ func models(files []File) []string {
 	return firsts(files, isHead)
 }
 
-// firsts returns the paths among files that begin what is chosen by its name, in order.
-func firsts(files []File, chosen func(path string) bool) []string {
+// firsts returns the paths among files that begin what is chosen, in order.
+func firsts(files []File, chosen func(File) bool) []string {
 	var list []string
 	for _, f := range files {
-		if _, number, _ := split(f.Path); number == 1 && chosen(f.Path) {
+		if _, number, _ := split(f.Path); number == 1 && chosen(f) {
 			list = append(list, f.Path)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // TestHeadsBeside: draft models are found by the names under which they are published, beside the model that they are
@@ -39,6 +41,10 @@ func TestHeadsBeside(t *testing.T) {
 			[]string{"gemma-4-12b-it-assistant-of-lawyers-Q8_0.gguf", "gemma-4-12b-it-Q8_0.gguf", "gemma-4-12B-it-qat-assistant-MTP-Q8_0.gguf"},
 			map[string][]string{"gemma-4-12b-it-Q8_0.gguf": {"gemma-4-12B-it-qat-assistant-MTP-Q8_0.gguf"}},
 		},
+		"fine-tunes that are called assistants": {
+			[]string{"gemma-4-12b-it-Q8_0.gguf", "gemma-4-12b-it-assistant-Q8_0.gguf", "gemma-4-12b-it-my-assistant.gguf", "gemma-4-12b-it-MTP-Q8_0.gguf", "gemma-4-31b-it-Q8_0.gguf"},
+			map[string][]string{"gemma-4-12b-it-Q8_0.gguf": {"gemma-4-12b-it-MTP-Q8_0.gguf"}, "gemma-4-12b-it-assistant-Q8_0.gguf": {"gemma-4-12b-it-MTP-Q8_0.gguf"}, "gemma-4-31b-it-Q8_0.gguf": nil},
+		},
 		"a model with its own layers": {
 			[]string{"Qwen3.6-27B-MTP-Q4_K_M.gguf", "Qwen3.6-27B-Q4_K_M.gguf"},
 			map[string][]string{"Qwen3.6-27B-Q4_K_M.gguf": nil},
@@ -50,15 +56,7 @@ func TestHeadsBeside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, name := range c.files {
-				path := filepath.Join(dir, filepath.FromSlash(name))
-				if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, nil, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
+			fill(t, dir, c.files)
 			for model, want := range c.want {
 				var got []string
 				for _, path := range HeadsBeside(filepath.Join(dir, filepath.FromSlash(model))) {
@@ -73,6 +71,42 @@ func TestHeadsBeside(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// architectures are those in the files of these names; others are empty.
+var architectures = map[string]string{"gemma-4-12b-it-assistant-Q8_0.gguf": "gemma4", "gemma-4-12b-it-my-assistant.gguf": "gemma4", "gemma-4-12b-it-MTP-Q8_0.gguf": "gemma4-assistant"}
+
+// fill writes files to a folder.
+func fill(t *testing.T, dir string, files []string) {
+	for _, name := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		err := os.MkdirAll(filepath.Dir(path), 0o777)
+		if err == nil && architectures[name] != "" {
+			err = gguf.Create(t.Context(), path, "GGUF", []gguf.KV{{Key: "general.architecture", Value: architectures[name]}}, nil, nil)
+		} else if err == nil {
+			err = os.WriteFile(path, nil, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAssistantsListed: a folder's models include those that are named like draft models, and no draft models.
+func TestAssistantsListed(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir, []string{"gemma-4-12b-it-Q8_0.gguf", "gemma-4-12b-it-assistant-Q8_0.gguf", "gemma-4-12b-it-MTP-Q8_0.gguf"})
+	list, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range list {
+		got = append(got, m.Name)
+	}
+	if want := []string{"gemma-4-12b-it-Q8_0", "gemma-4-12b-it-assistant-Q8_0"}; !slices.Equal(got, want) {
+		t.Errorf("models %q, want %q", got, want)
 	}
 }
 

@@ -197,7 +197,7 @@ func Folder(dir string) ([]Model, error) {
 			return nil
 		}
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && !hidden && strings.HasSuffix(below, ggufSuffix) {
-			files = append(files, File{Path: below, Size: info.Size()})
+			files = append(files, File{Path: below, Size: info.Size(), whole: holdsModel(name)})
 		}
 		return nil
 	})

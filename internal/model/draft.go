@@ -10,6 +10,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -148,7 +149,28 @@ func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	}}
 }
 
-// bindHead loads the head's weights.
+// HeadError is the error of a draft head that fits the model and cannot be loaded, although the model can.
+type HeadError struct{ Err error }
+
+func (e *HeadError) Error() string { return e.Err.Error() }
+func (e *HeadError) Unwrap() error { return e.Err }
+
+// openHead loads the head's weights. Its errors are HeadErrors, unless ctx ended.
+func (m *Model) openHead(ctx context.Context, o *Options) (draft family.Draft, err error) {
+	err = fault.Guard(func() error {
+		draft, err = m.bindHead(ctx, o)
+		return err
+	})
+	switch {
+	case errors.Is(err, fault.Err):
+		return nil, &HeadError{fmt.Errorf("%s: %w", m.head.file.Path, err)}
+	case err != nil && ctx.Err() == nil:
+		return nil, &HeadError{err}
+	}
+	return draft, err
+}
+
+// bindHead binds the head's program.
 func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) {
 	at := nn.LayerPlan{}
 	if m.places != nil {
@@ -169,7 +191,8 @@ func (c *Config) measureHead(program family.Program, draft family.Draft, dev com
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
 		spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
-		m := Model{Config: *c, program: program, draft: draft, shape: draft.Shape(), pool: nn.NewPool(dev, 1, 1)}
+		m := Model{Config: *c}
+		m.program, m.draft, m.shape, m.pool = program, draft, draft.Shape(), nn.NewPool(dev, 1, 1)
 		m.pass = nn.Pass{Params: &compute.Params{}, Cache: &compute.Cache{CacheSpec: spec}, LastLayer: -1, Step: nn.Step{Kind: kind}}
 		m.pass.Features.Layers = m.shape.Layers
 		m.hidden, m.states = compute.Tensor{Cols: c.Embd}, compute.Tensor{Cols: m.shape.State}
@@ -258,12 +281,12 @@ func (m *Model) State(i int) ([]float32, error) {
 }
 
 // bound sets which positions the rows of a draft step see.
-func (m *Model) bound(p *compute.Params) {
-	m.bounds = m.bounds[:0]
+func (d *drafting) bound(p *compute.Params) {
+	d.bounds = d.bounds[:0]
 	for i, pos := range p.Pos {
-		m.bounds = append(m.bounds, m.shape.Sees(pos, int32(p.Last(p.Seq[i]))))
+		d.bounds = append(d.bounds, d.shape.Sees(pos, int32(p.Last(p.Seq[i]))))
 	}
-	p.Bounds = m.bounds
+	p.Bounds = d.bounds
 }
 
 // follow makes the draft program follow a step. x is the last layer's output.

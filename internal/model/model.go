@@ -66,42 +66,61 @@ type Options struct {
 // Model is a loaded model on a device. It is used by one goroutine at a time.
 type Model struct {
 	Config
-	dev     compute.Device
+	dev compute.Device
+	loading
+	weights
+	drafting
+	stepping
+
+	Head   Head // after pooling
+	files  []Adapter
+	Scales []float32 // the adapters' scales, for steps without their own
+	cache  *compute.Cache
+	watch  compute.Watch
+}
+
+// loading has the Options that also say how a model's layers are bound.
+type loading struct {
+	orders [][]int32       // Options.Order
+	places []compute.Place // Options.Places
+	onDisk bool            // Options.OnDisk
+	bundle *bundle.File    // Options.Bundle
+}
+
+// weights are what a program bound of the file.
+type weights struct {
+	program  family.Program
+	embed    nn.Embedding
+	parts    []nn.Parts // the layers' parts
+	output   nn.Output
+	adapters *nn.Adapters
+	ropes    [2]*compute.Rope                // ropes of layers that see all positions, and of the others; nil if heads are not rotated
+	turns    map[*compute.Rope]*compute.Rope // see unscaled
+}
+
+// drafting says how a model drafts tokens itself.
+type drafting struct {
 	drafts  bool // steps of Params.Draft compute the neurons that predictors choose; other steps follow Config.Sparse
 	hotOnly bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
 
-	orders  [][]int32       // Options.Order
-	places  []compute.Place // Options.Places
-	onDisk  bool            // Options.OnDisk
-	bundle  *bundle.File    // Options.Bundle
-	embed   nn.Embedding
-	program family.Program
-	parts   []nn.Parts        // the layers' parts
-	draft   family.Draft      // an MTP layer or a head; or nil
-	shape   family.DraftShape // draft's
-	Head    Head              // after pooling
-	output  nn.Output
-	ropes   [2]*compute.Rope // ropes of layers that see all positions, and of the others; nil if heads are not rotated
+	draft  family.Draft      // an MTP layer or a head; or nil
+	shape  family.DraftShape // draft's
+	states compute.Tensor    // [n, DraftShape.State] states of the last step's rows that draft reads; hidden, if it reads that
+	lasts  compute.Tensor    // [n_out, DraftShape.State] such states of rows with logits, with DraftShape.Last
+	bounds []compute.Bounds  // [n] for drafting steps
+}
 
-	adapters *nn.Adapters
-	files    []Adapter
-	Scales   []float32                       // the adapters' scales, for steps without their own
-	turns    map[*compute.Rope]*compute.Rope // see unscaled
-
-	cache   *compute.Cache
+// stepping is how steps run, and what the last one computed.
+type stepping struct {
 	most    compute.Segment // rows of the largest step
 	shaped  bool            // steps run as the segments that the device chooses
 	pool    *nn.Pool
-	hidden  compute.Tensor   // [n, n_embd] the last step's hidden states; in the residual's memory unless there is a draft program
-	states  compute.Tensor   // [n, DraftShape.State] states of the last step's rows that the draft program reads; hidden, if it reads that
-	lasts   compute.Tensor   // [n_out, DraftShape.State] such states of rows with logits, with DraftShape.Last
-	bounds  []compute.Bounds // [n] for drafting steps
-	logits  compute.Tensor   // [n_out, n_vocab]
-	pass    nn.Pass          // the step in progress
+	pass    nn.Pass // the step in progress
 	segment compute.Segment
 	names   map[nn.Step]string // names of segments
 	body    func(compute.Verbs)
-	watch   compute.Watch
+	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is a draft program
+	logits  compute.Tensor // [n_out, n_vocab]
 }
 
 // Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned, Options.OnDisk or Options.Stream
@@ -138,7 +157,8 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := c.CanStayOnDisk(); o.OnDisk && err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, onDisk: o.OnDisk, bundle: o.Bundle, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
+	m := &Model{Config: c, dev: dev, files: o.Adapters}
+	m.onDisk, m.bundle, m.adapters, m.names = o.OnDisk, o.Bundle, extra, map[nn.Step]string{}
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}
@@ -180,7 +200,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
 	switch {
 	case m.head != nil && o.Further:
-		if m.draft, err = m.bindHead(ctx, &o); err != nil {
+		if m.draft, err = m.openHead(ctx, &o); err != nil {
 			return nil, err
 		}
 	case o.Further:

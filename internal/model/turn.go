@@ -14,19 +14,19 @@ func (m *Model) TurnKeys(p *compute.Params) error {
 }
 
 // unscaled returns r without its factor of magnitude, which keys have already; nil for nil.
-func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
+func (w *weights) unscaled(r *compute.Rope) *compute.Rope {
 	if r == nil {
 		return nil
 	}
-	if m.turns[r] == nil {
-		if m.turns == nil {
-			m.turns = map[*compute.Rope]*compute.Rope{}
+	if w.turns[r] == nil {
+		if w.turns == nil {
+			w.turns = map[*compute.Rope]*compute.Rope{}
 		}
 		turn := *r
 		turn.Scale = 1
-		m.turns[r] = &turn
+		w.turns[r] = &turn
 	}
-	return m.turns[r]
+	return w.turns[r]
 }
 
 func (m *Model) rotateKeys(p *nn.Pass) {

@@ -146,7 +146,7 @@ func TestHeadPlanned(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Activation: "silu", Seed: 3})
 	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Depth: 2, Block: 4, Mask: 17, Seed: 1}
 	for name, head := range map[string]*gguf.File{"eagle3": synthtest.Eagle3(t, f, synthtest.Head{Layers: h.Layers, Embd: 64, Heads: 4, FF: 96, Known: 100, Own: true}), "dflash": synthtest.DFlash(t, f, h)} {
-		eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, Head: head, NoLookup: true, Hot: engine.HotNever}}
+		eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, NoLookup: true, Hot: engine.HotNever}, Head: head}
 		b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Head: head, Law: modelcost.UsualLaw()})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // that drafts. A layer of the model that predicts a further token goes first if it is asked for, and no kind of head is.
 func (o *Options) looksForHead(c *model.Config) bool {
 	d := &o.Engine.Drafts
-	return o.Draft.Path == "" && !o.Draft.Off && d.Most > 0 && d.Head == nil && (!d.Further || c.Further == 0 || o.Draft.Kinds != nil)
+	return o.Draft.Path == "" && !o.Draft.Off && d.Most > 0 && o.Engine.Head == nil && (!d.Further || c.Further == 0 || o.Draft.Kinds != nil)
 }
 
 // headBeside opens the file of the best draft head beside the model in f, of those that fit it; nil: none fits, or o asks
@@ -36,10 +36,7 @@ func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	for _, path := range paths {
 		file, err := gguf.Open(path)
 		if err == nil {
-			if err = o.Draft.wants(file); err == nil {
-				err = c.TakeHead(f, file)
-			}
-			if err == nil {
+			if err = o.headFits(c, f, file); err == nil {
 				return file, nil
 			}
 			_ = file.Close()
@@ -74,8 +71,9 @@ func HeadBeside(f *gguf.File) string {
 func (s *Session) findHead(o *Options) error {
 	head, refused := o.headBeside(s.File)
 	if head != nil {
-		s.found = true
-		return s.openHead(head, o)
+		s.head, s.found = head, true
+		o.takeHead(head)
+		return nil
 	}
 	if kinds := o.Draft.Kinds; kinds != nil {
 		return cmp.Or(refused, setting.Errorf("there is no draft head of architecture %s beside %s: name one with %s", strings.Join(kinds, " or "), s.File.Path, setting.DraftModel))
@@ -94,7 +92,7 @@ func (o *Options) planWithHead(ctx context.Context, f *gguf.File, found bool, ro
 	if err != nil || cut == 0 || !found {
 		return p, cut, 0, err
 	}
-	without.Engine.Drafts.Head = nil
+	without.Engine.Head = nil
 	q, less, err := without.planFitting(ctx, f, room)
 	if err != nil || less != 0 && less <= cut {
 		return p, cut, 0, err
@@ -103,13 +101,13 @@ func (o *Options) planWithHead(ctx context.Context, f *gguf.File, found bool, ro
 	return q, less, cut, nil
 }
 
-// dropHead closes the head's file. With the head, the context would have had so many tokens.
-func (s *Session) dropHead(o *Options, context int) error {
+// dropHead leaves out the head that was found, and says why.
+func (s *Session) dropHead(o *Options, why string) error {
 	if o.Planner.Notice != nil {
-		o.Planner.Notice(fmt.Sprintf("the draft model %s is left out: with it, memory has room for a context of %d tokens", filepath.Base(s.head.Path), context))
+		o.Planner.Notice(fmt.Sprintf("the draft model %s is left out: %s", filepath.Base(s.head.Path), why))
 	}
 	f := s.head
-	s.head, s.found = nil, false
+	s.head, s.found, o.Engine.Head = nil, false, nil
 	return f.Close()
 }
 

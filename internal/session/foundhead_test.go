@@ -63,10 +63,18 @@ func TestHeadFound(t *testing.T) {
 	if got := without.DraftsBy(); got != "" {
 		t.Errorf("%q drafts, and none is to", got)
 	}
-	if a, b := with.Memory().Need, without.Memory().Need; a <= b {
+	if a, b := with.Takes().RAM, without.Takes().RAM; a <= b {
 		t.Errorf("%d bytes with a draft model, %d without", a, b)
 	}
-	o.Draft.Off = false
+	o.Draft.Off, o.Draft.Devices = false, "none"
+	if got := open(path, o).DraftsBy(); got != head || len(lines) > 0 {
+		t.Errorf("%q drafts in RAM, with the lines %q", got, lines)
+	}
+	o.Draft.Devices = "Vulkan0"
+	if got := open(path, o).DraftsBy(); got != "" || len(lines) != 1 || !strings.Contains(lines[0], "is computed where the model's last layer is") {
+		t.Errorf("%q drafts on a GPU of its own, with the lines %q", got, lines)
+	}
+	o.Draft.Devices = ""
 	if got := open(written("gemma-4-tiny-it-large-F32.gguf", other), o).DraftsBy(); got != "" || len(lines) != 1 || !strings.Contains(lines[0], "mtp-gemma-4-tiny-it.gguf is left out") {
 		t.Errorf("%q drafts for a model of another width, with the lines %q", got, lines)
 	}
@@ -78,6 +86,9 @@ func TestHeadFound(t *testing.T) {
 	defer file.Close()
 	if got := session.HeadBeside(file); got != head {
 		t.Errorf("%q is beside the model", got)
+	}
+	if need, err := session.NeedOf(t.Context(), file, o); err != nil || need.RAM != with.Takes().RAM {
+		t.Errorf("%d bytes are needed, %v, and %d are taken", need.RAM, err, with.Takes().RAM)
 	}
 	eagle := o
 	eagle.Draft.Kinds = []string{"eagle3"}

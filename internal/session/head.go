@@ -17,25 +17,39 @@ func isHead(f *gguf.File) bool {
 	return err == nil && family.IsDraft(arch)
 }
 
-// openHead has the head in f draft for the model. It refuses one that does not fit.
-func (s *Session) openHead(f *gguf.File, o *Options) error {
-	s.head = f
-	onProcessor := o.Draft.Layers != nil && *o.Draft.Layers == 0 || o.Draft.Devices == noGPU
-	if !onProcessor && (o.Draft.Devices != "" || o.Draft.Layers != nil) {
-		return setting.Errorf("%s: a draft head is computed where the model's last layer is; to keep it on the processor give %s 0", f.Path, setting.DraftLayers)
+// OnProcessor reports whether d keeps a draft head in RAM.
+func (d *Draft) OnProcessor() bool {
+	return d.Layers != nil && *d.Layers == 0 || d.Devices == noGPU
+}
+
+// headFits says why the head in file cannot draft for the model in f, which c describes, or nil.
+func (o *Options) headFits(c model.Config, f, file *gguf.File) error {
+	if d := &o.Draft; !d.OnProcessor() && (d.Devices != "" || d.Layers != nil) {
+		return setting.Errorf("%s: a draft head is computed where the model's last layer is; to keep it on the processor give %s 0", file.Path, setting.DraftLayers)
 	}
-	if err := o.Draft.wants(f); err != nil {
+	if err := o.Draft.wants(file); err != nil {
 		return err
 	}
-	c, err := model.ReadConfig(s.File, o.Engine.Activation)
-	if err != nil {
-		return err
+	if err := c.TakeHead(f, file); err != nil {
+		return fmt.Errorf("%s cannot draft for %s: %w", file.Path, f.Path, err)
 	}
-	if err := c.TakeHead(s.File, f); err != nil {
-		return fmt.Errorf("%s cannot draft for %s: %w", f.Path, s.File.Path, err)
-	}
-	o.Engine.Drafts.Head, o.Planner.HeadInRAM = f, onProcessor
 	return nil
+}
+
+// takeHead has the head in file draft for the model.
+func (o *Options) takeHead(file *gguf.File) {
+	o.Engine.Head, o.Planner.HeadInRAM = file, o.Draft.OnProcessor()
+}
+
+// openHead has the head in file, which o names, draft for the model. It refuses one that does not fit.
+func (s *Session) openHead(file *gguf.File, o *Options) error {
+	s.head = file
+	c, err := model.ReadConfig(s.File, o.Engine.Activation)
+	if err == nil {
+		err = o.headFits(c, s.File, file)
+	}
+	o.takeHead(file)
+	return err
 }
 
 // wants says why the file is not of a kind that is asked for, or nil.

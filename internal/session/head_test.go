@@ -20,6 +20,8 @@ func TestHeadNamed(t *testing.T) {
 	f := made(t, synthtest.File(t, spec))
 	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Block: 4, Mask: 17, Seed: 1}
 	eagle, flash := synthtest.Eagle3(t, f, h).Path, synthtest.DFlash(t, f, h).Path
+	small := spec
+	small.FF = 32
 	spec.Layers = 3
 	shallow := made(t, synthtest.File(t, spec))
 	ten, none := 10, 0
@@ -29,6 +31,7 @@ func TestHeadNamed(t *testing.T) {
 		err   string
 	}{
 		{f, session.Draft{Path: eagle}, ""},
+		{f, session.Draft{Path: made(t, synthtest.File(t, small)).Path}, ""},
 		{f, session.Draft{Path: flash, Kinds: []string{"eagle3", "dflash"}, Layers: &none}, ""},
 		{f, session.Draft{Path: flash, Kinds: []string{"eagle3"}}, "a draft head of eagle3 is asked for"},
 		{f, session.Draft{Path: f.Path, Kinds: []string{"eagle3"}}, "the file is of architecture llama"},
@@ -48,6 +51,12 @@ func TestHeadNamed(t *testing.T) {
 		} else {
 			if got := s.DraftsBy(); got != c.draft.Path {
 				t.Errorf("%q drafts, and %q is named", filepath.Base(got), filepath.Base(c.draft.Path))
+			}
+			need, err := session.NeedOf(t.Context(), file, o)
+			o.Draft = session.Draft{Off: true}
+			without, err2 := session.NeedOf(t.Context(), file, o)
+			if took := s.Takes().RAM; err != nil || err2 != nil || need.RAM != took || took <= without.RAM {
+				t.Errorf("%s: %d bytes are needed, %d without, and %d are taken; %v, %v", filepath.Base(c.draft.Path), need.RAM, without.RAM, took, err, err2)
 			}
 			s.Close()
 		}

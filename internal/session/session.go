@@ -65,6 +65,7 @@ type Session struct {
 	head     *gguf.File    // of a draft head; nil: none
 	tower    *vision.Tower // nil: none
 	found    bool          // a draft head was found beside the model, not named
+	beside   Need          // what the draft model and the tower take
 	sampling sample.Options
 	File     *gguf.File
 	Planner  *planner.Planner
@@ -104,11 +105,32 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if err := s.openDraft(ctx, &o); err != nil {
 		return err
 	}
-	var err error
+	err := s.openEngine(ctx, o)
+	if head := (*model.HeadError)(nil); s.found && errors.As(err, &head) {
+		if err = s.dropHead(&o, head.Error()); err == nil {
+			err = s.openEngine(ctx, o)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	sampling, _, notes := FileSampling(s.File, s.Context())
+	s.sampling = sampling
+	notes = slices.Concat(notes, s.File.Notes, []string{s.Config().Chosen, s.Tokenizer().Note()})
+	for _, line := range notes {
+		if line != "" && o.Planner.Notice != nil {
+			o.Planner.Notice(line)
+		}
+	}
+	return nil
+}
+
+// openEngine plans where the model is computed, and opens the engine.
+func (s *Session) openEngine(ctx context.Context, o Options) (err error) {
 	var cut, with int
 	s.Planner, cut, with, err = o.planWithHead(ctx, s.File, s.found, o.Engine.Room())
 	if err == nil && with > 0 {
-		err = s.dropHead(&o, with)
+		err = s.dropHead(&o, fmt.Sprintf("with it, memory has room for a context of %d tokens", with))
 	}
 	if err != nil {
 		return err
@@ -121,18 +143,8 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if o.Expect != nil {
 		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
 	}
-	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
-		return err
-	}
-	sampling, _, notes := FileSampling(s.File, s.Context())
-	s.sampling = sampling
-	notes = slices.Concat(notes, s.File.Notes, []string{s.Config().Chosen, s.Tokenizer().Note()})
-	for _, line := range notes {
-		if line != "" && o.Planner.Notice != nil {
-			o.Planner.Notice(line)
-		}
-	}
-	return nil
+	s.Engine, err = engine.Open(ctx, s.File, o.Engine)
+	return err
 }
 
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
@@ -154,16 +166,44 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	if err := d.wants(f); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	e := o.Engine
-	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
-	p := o.Planner
-	p.Devices, p.Layers, p.Tensors, p.Processor.Note = d.Devices, d.Layers, nil, nil
-	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p, Tower: Tower{Off: true}}); err != nil {
+	if s.draft, err = Open(ctx, f, o.ofDraft()); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: o.Engine.Drafts.Least}
-	o.spend(s.draft.Memory().Need)
+	need := s.draft.Takes()
+	s.beside.add(need)
+	o.spend(need.RAM)
 	return nil
+}
+
+// ofDraft returns the options by which the draft model is opened.
+func (o *Options) ofDraft() Options {
+	e, p := o.Engine, o.Planner
+	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
+	p.Devices, p.Layers, p.Tensors, p.Processor.Note = o.Draft.Devices, o.Draft.Layers, nil, nil
+	return Options{Engine: e, Planner: p, Tower: Tower{Off: true}}
+}
+
+// needOfDraft returns what the draft model for the model in f takes. A draft head takes nothing of its own: it drafts for
+// the model, and the caller closes it; nil: there is none. found reports whether it was found beside the model.
+func (o *Options) needOfDraft(ctx context.Context, f *gguf.File) (n Need, head *gguf.File, found bool, err error) {
+	if o.Draft.Path == "" || o.Engine.Drafts.Most == 0 {
+		if head, _ = o.headBeside(f); head != nil {
+			o.takeHead(head)
+		}
+		return n, head, head != nil, nil
+	}
+	file, err := gguf.Open(o.Draft.Path)
+	if err != nil {
+		return n, nil, false, err
+	}
+	if isHead(file) {
+		o.takeHead(file)
+		return n, file, false, nil
+	}
+	defer file.Close()
+	n, err = NeedOf(ctx, file, o.ofDraft())
+	return n, nil, false, err
 }
 
 // spend subtracts the bytes that something other than the model takes of RAM from the model's budget, if there is one.
@@ -202,6 +242,19 @@ type Need struct {
 	Wanted int64 // that GPUs would hold if they had room for all; 0 where none is used
 }
 
+// add adds what something beside the model takes.
+func (n *Need) add(m Need) {
+	n.RAM, n.Least, n.GPU = n.RAM+m.RAM, n.Least+m.Least, n.GPU+m.GPU
+}
+
+// Takes returns the memory that the model, its draft model and its tower take, as was planned: RAM and GPU.
+func (s *Session) Takes() Need {
+	m := s.Memory()
+	n := Need{RAM: m.Need, Least: m.Need, GPU: m.OnGPUs}
+	n.add(s.beside)
+	return n
+}
+
 // NeedOf returns what opening the model in f takes now, of which nothing is opened. A context that nobody asked for is
 // cut to what the machine has room for when nothing else runs on it.
 func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
@@ -214,12 +267,15 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if err != nil {
 		return n, err
 	}
-	head, _ := o.headBeside(f)
+	beside, head, found, err := o.needOfDraft(ctx, f)
+	if err != nil {
+		return n, err
+	}
 	if head != nil {
 		defer head.Close()
-		o.Engine.Drafts.Head = head
 	}
-	devices, _, _, err := o.planWithHead(ctx, f, head != nil, room)
+	beside.add(Need{RAM: inRAM, Least: inRAM, GPU: onGPU})
+	devices, _, _, err := o.planWithHead(ctx, f, found, room)
 	if err != nil {
 		return n, err
 	}
@@ -228,7 +284,7 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 		return n, err
 	}
 	on := plan.Layout()
-	n.GPU = on.Bytes + onGPU
+	n.GPU = on.Bytes
 	m, err := o.Engine.Least(f, on)
 	if err != nil {
 		return n, err
@@ -236,8 +292,8 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if n.RAM, err = o.Engine.Memory(f, on); err != nil {
 		return n, err
 	}
-	n.Least = m.Need + inRAM
-	n.RAM += inRAM
+	n.Least = m.Need
+	n.add(beside)
 	if o.Engine.RAM != nil { // what is more stays on the disk
 		n.RAM = min(n.RAM, max(n.Least, *o.Engine.RAM))
 	}
@@ -345,7 +401,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Drafts.Head, Neurons: e.Neurons, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Head, Neurons: e.Neurons, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	least, err := e.Least(f, placement.Layout{})

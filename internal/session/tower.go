@@ -67,23 +67,29 @@ func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.
 		return err
 	}
 	defer f.Close()
-	if err = s.openOnGPU(ctx, f, o, options); err != nil || s.tower != nil {
+	need, err := vision.NeedOf(f, options)
+	if err != nil {
+		return err
+	}
+	bytes := need.Weights + need.Activations
+	if err = s.openOnGPU(ctx, f, o, options, bytes); err != nil || s.tower != nil {
+		s.beside.GPU += bytes
 		return err
 	}
 	options.AtOnce = true
 	if s.tower, err = openOn(ctx, f, o.Planner.CPUBeside, options); err != nil {
 		return err
 	}
-	need, err := vision.NeedOf(f, options)
-	o.spend(need.Weights + need.Activations)
-	return err
+	s.beside.add(Need{RAM: bytes, Least: bytes})
+	o.spend(bytes)
+	return nil
 }
 
-// openOnGPU opens the tower in f on a GPU, unless none has room for it or it is to be on the processor.
-func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, options vision.Options) error {
-	need, err := vision.NeedOf(f, options)
-	if err != nil || o.Tower.OnProcessor {
-		return err
+// openOnGPU opens the tower in f, which takes so many bytes, on a GPU, unless none has room for it or it is to be on the
+// processor.
+func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, options vision.Options, bytes int64) (err error) {
+	if o.Tower.OnProcessor {
+		return nil
 	}
 	options.Again = func(failed error) (compute.Device, error) {
 		if o.Planner.Notice != nil {
@@ -91,7 +97,7 @@ func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, optio
 		}
 		return o.Planner.CPUBeside()
 	}
-	s.tower, err = openOn(ctx, f, func() (compute.Device, error) { return o.Planner.Beside(need.Weights + need.Activations) }, options)
+	s.tower, err = openOn(ctx, f, func() (compute.Device, error) { return o.Planner.Beside(bytes) }, options)
 	if err != nil && ctx.Err() == nil {
 		if o.Planner.Notice != nil {
 			o.Planner.Notice(fmt.Sprintf("%v; pictures are computed on the processor", err))

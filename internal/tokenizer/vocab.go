@@ -45,15 +45,18 @@ type Vocab struct {
 
 	Strange []string // keys of the file with tokens that it does not have; see Note
 
-	// Charsmap is SentencePiece's precompiled normalization (t5); Lowercase and StripAccents are bert's.
-	Charsmap                []byte
-	Lowercase, StripAccents bool
-
 	Infill Infill // those that the file names, the others -1; zero: it names none
 
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
 	AddSEP         bool // EncodePair puts SEP before the second text
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
+	Normalization
+}
+
+// Normalization says how text is changed before it is encoded, without a Definition.
+type Normalization struct {
+	Charsmap                []byte // t5: SentencePiece's precompiled normalization
+	Lowercase, StripAccents bool   // bert
 	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces matter in
 	// code, llama.cpp keeps them, too.
 	RemoveExtraWhitespaces bool

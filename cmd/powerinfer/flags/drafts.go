@@ -35,8 +35,8 @@ func Drafts() []cli.Flag {
 		DraftType(), MostDrafts(),
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, or of a draft head for the model (EAGLE-3, DFlash, gemma4-assistant), which guesses tokens where the text so far offers no guess; default: a head beside the model or in its repository, if there is one that fits", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: Env("SPEC_DRAFT_HF_REPO")},
-		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: Env("SPEC_DRAFT_DEVICE")},
-		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: Env("N_GPU_LAYERS_DRAFT")},
+		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device; none keeps a draft head in RAM", Sources: Env("SPEC_DRAFT_DEVICE")},
+		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers; 0 keeps a draft head in RAM", Sources: Env("N_GPU_LAYERS_DRAFT")},
 		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model or head, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: Env("SPEC_DRAFT_P_MIN")},
 	})
 }
@@ -123,8 +123,8 @@ func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err
 	}
 	if d.Path == "" {
 		for _, name := range []string{"device-draft", "n-gpu-layers-draft"} {
-			if c.IsSet(name) {
-				return d, least, fmt.Errorf("--%s is for a draft model: name one with -md", name)
+			if c.IsSet(name) && (d.Off || !d.OnProcessor()) {
+				return d, least, fmt.Errorf("--%s is for a draft model: name one with -md; a head beside the model is kept in RAM by -devd none or -ngld 0", name)
 			}
 		}
 		if c.IsSet("spec-draft-p-min") && !DraftsBy(c, DraftAuto) && !DraftsBy(c, DraftHot) && !DraftsBy(c, DraftMTP) && !byHead(c) {

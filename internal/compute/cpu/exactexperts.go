@@ -76,14 +76,15 @@ func (f *experts) beginExact() {
 
 // gates computes some gates of one expert, in ungated layers ups, for all its tokens.
 func (f *experts) gates(chunk, worker int) {
-	e, r, rows := f.piece(f.present[f.exact.whole[chunk/f.openIn]], chunk)
+	i := int(f.exact.whole[chunk/f.openIn])
+	e, r, rows := f.piece(f.present[i], chunk)
 	m, bias, first := f.opening(e)
-	p, end := int(f.first[e]), int(f.first[e+1])
+	p, _ := f.places(i)
 	var next kernel.Next
 	if f.w.FC1 == nil { // all present experts go the same way
 		next = f.nextOpen(chunk)
 	}
-	f.rows(next, f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
+	f.rows(next, f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, i, worker)
 }
 
 // opening returns the matrix that decides which neurons are zero, its biases, and the first row of the expert at place
@@ -128,10 +129,11 @@ func (f *experts) chooseUps() {
 
 // ups computes some ups of one expert for all its tokens.
 func (f *experts) ups(chunk, worker int) {
-	e, r, rows := f.piece(f.present[f.exact.dense[chunk/f.openIn]], chunk)
+	i := int(f.exact.dense[chunk/f.openIn])
+	e, r, rows := f.piece(f.present[i], chunk)
 	_, first := f.w.First(e, f.ff)
-	p, end := int(f.first[e]), int(f.first[e+1])
-	f.rows(kernel.Next{}, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
+	p, _ := f.places(i)
+	f.rows(kernel.Next{}, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, i, worker)
 }
 
 // spreadHidden sets hidden to all neurons of every pair, with zeros for those that are left out.

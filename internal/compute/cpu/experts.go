@@ -26,6 +26,7 @@ type experts struct {
 	out     compute.Tensor
 	choice  *choice
 	tokens  int
+	single  int       // the first tokens, which are of running sequences
 	used    int       // experts of a token
 	all     int       // experts of the layer
 	n       int       // experts that the matrices hold; first and present count them by their place there
@@ -37,6 +38,8 @@ type experts struct {
 	first   []int32   // [n+1] the first place of each expert's pairs
 	present []int32   // places, among the matrices' experts, of those with pairs, in the order of the experts' numbers
 	pair    []int32   // [pairs] the pair at each place
+	prompts []tileRun // [present] the pairs of prompts' tokens
+	source  []int32   // [pairs] the token at each place
 	order   []int32   // scratch: a token's experts in the order of their numbers
 	given   []float32 // apart's memory
 	leaves  []bool    // left's memory
@@ -77,6 +80,7 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	}
 	f := &d.experts
 	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
+	f.single = d.single(x)
 	f.tokens, f.used, f.all, f.n, f.ff, f.more, f.apart = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false, nil
 	f.leave(w.Skip, mem(w.Up).disk != nil)
 	if p := mem(w.Up).disk; p != nil {
@@ -108,6 +112,9 @@ func (f *experts) compute(x compute.Tensor) {
 		f.none()
 		return
 	}
+	if f.d.k.HasMatrix() {
+		f.listPrompts()
+	}
 	if f.w.FC1 != nil {
 		f.predict(x)
 	}
@@ -128,7 +135,7 @@ func (f *experts) projectDown() {
 	d := f.d
 	f.h = operand{}
 	f.view.data = f.hidden
-	f.h.form(d, compute.Tensor{Rows: f.pairs, Cols: f.ff, Mem: &f.view}, f.w.Down)
+	f.form(&f.h, compute.Tensor{Rows: f.pairs, Cols: f.ff, Mem: &f.view}, f.w.Down, nil)
 	f.downChunks()
 	d.pool.Run((f.out.Cols+f.downRows-1)/f.downRows, f.downFn)
 }
@@ -169,19 +176,22 @@ func (f *experts) sort() {
 	}
 }
 
-// take converts the step's activations x to the forms of m and of more, which may be nil. If there are several tokens,
-// it sorts them by expert.
+// take converts the step's activations x to the forms of m and of more, which may be nil. It sorts rows of several tokens
+// by expert; those of tiles are so from the start.
 func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
-	f.x.form(d, x, m)
+	f.form(&f.x, x, m, f.source)
 	if more != nil {
-		f.x.form(d, x, more)
+		f.form(&f.x, x, more, f.source)
 	}
 	if f.tokens == 1 {
 		return
 	}
 	for i, at := range f.x.at {
+		if kernel.Form(i).Tiled() {
+			continue
+		}
 		f.sources[i] = gathered{at, f.x.stride[i]}
 		if at == nil {
 			continue
@@ -213,15 +223,23 @@ func (f *experts) openChunks() {
 	if g, _ := f.w.Gates(); g != nil {
 		rowBytes += kernel.RowBytes(g.Type, g.Cols)
 	}
+	if f.byTiles(f.w.Up) {
+		f.openRows, f.openIn = evenly(f.ff, tiledRows(f.ff*len(f.present), f.d.pool.Threads()), kernel.PromptRows)
+		return
+	}
 	f.openRows, f.openIn = f.chunks(f.ff, rowBytes)
 }
 
 // chunks returns how n rows of each present expert are cut: the rows of a chunk, in whole tiles, and the number of
 // chunks.
 func (f *experts) chunks(n, rowBytes int) (rows, chunks int) {
-	most := min(n, chunkRows(n*len(f.present), rowBytes, f.tokens, f.d.pool.Threads()))
+	return evenly(n, min(n, chunkRows(n*len(f.present), rowBytes, f.tokens, f.d.pool.Threads())), tileRows)
+}
+
+// evenly cuts n rows into chunks of about as many, a multiple of unit and not many more than most.
+func evenly(n, most, unit int) (rows, chunks int) {
 	chunks = (n + most - 1) / most
-	rows = ((n+chunks-1)/chunks + tileRows - 1) / tileRows * tileRows // as many in each
+	rows = ((n+chunks-1)/chunks + unit - 1) / unit * unit
 	return rows, (n + rows - 1) / rows
 }
 
@@ -230,10 +248,11 @@ func (f *experts) number(at int) int { return int(f.choice.experts[f.pair[f.firs
 
 // open computes some neurons of one expert for all its tokens.
 func (f *experts) open(chunk, worker int) {
-	e := int(f.present[chunk/f.openIn])
+	present := chunk / f.openIn
+	e := int(f.present[present])
 	r := chunk % f.openIn * f.openRows
 	rows := min(f.openRows, f.ff-r)
-	p, end := int(f.first[e]), int(f.first[e+1])
+	p, end := f.places(present)
 	hidden := f.hidden[p*f.ff+r:]
 	gate, gateBias := f.w.Gates()
 	firstGate, firstUp := f.w.First(e, f.ff)
@@ -241,11 +260,11 @@ func (f *experts) open(chunk, worker int) {
 	upBias := f.biases(f.w.UpBias, f.w.Up, e, firstUp+r)
 	up := f.d.worker(worker).floats[:0]
 	if gate == nil {
-		f.rows(next, hidden, f.ff, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
+		f.rows(next, hidden, f.ff, f.w.Up, upBias, firstUp+r, rows, present, worker)
 	} else {
-		f.rows(kernel.Next{Weights: rowsOf(f.w.Up, firstUp+r, rows)}, hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
+		f.rows(kernel.Next{Weights: rowsOf(f.w.Up, firstUp+r, rows)}, hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, present, worker)
 		up = grown(&f.d.worker(worker).floats, (end-p)*rows)
-		f.rows(next, up, rows, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
+		f.rows(next, up, rows, f.w.Up, upBias, firstUp+r, rows, present, worker)
 	}
 	for i := range end - p {
 		a := hidden[i*f.ff:][:rows]
@@ -284,15 +303,20 @@ func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	from := chunk % f.openIn * f.openRows
 	next.Weights = rowsOf(m, r+from, min(f.openRows, f.ff-from))
 	if at != last && f.tokens > 1 {
-		next.Acts = f.pairActs(&f.x, m, e)
+		next.Acts = f.pairActs(&f.x, m, at)
 	}
 	return next
 }
 
-// pairActs returns the pairs' activations in o for products of m with the expert at place e.
-func (f *experts) pairActs(o *operand, m *compute.Matrix, e int) []byte {
-	x, stride := o.of(m, int(f.first[e]))
-	return unsafe.Slice((*byte)(x), int(f.first[e+1]-f.first[e])*stride)
+// pairActs returns the pairs' activations in o for products of m with the i-th present expert, or nothing if they are in
+// tiles.
+func (f *experts) pairActs(o *operand, m *compute.Matrix, i int) []byte {
+	if f.byTiles(m) {
+		return nil
+	}
+	p, end := f.places(i)
+	x, stride := o.of(m, p)
+	return unsafe.Slice((*byte)(x), (end-p)*stride)
 }
 
 // rowsOf returns n rows of m, from r on, as they are in memory.
@@ -301,22 +325,15 @@ func rowsOf(m *compute.Matrix, r, n int) []byte {
 	return w.data[r*w.rowBytes : (r+n)*w.rowBytes]
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end). It adds the bias, and applies the pairs'
-// weights if they come first. next is the memory to prefetch.
-func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
-	at := p
-	if f.tokens == 1 {
-		at = 0
-	}
-	x, stride := f.x.of(m, at)
-	if f.tokens == 1 {
-		stride = 0 // the token's experts read the same
-	}
-	f.d.multiplyRows(next, m, out, outStride, r, rows, x, stride, end-p, worker)
-	for i := range end - p {
-		y := out[i*outStride:][:rows]
+// rows computes rows of m from row r on for the pairs of the i-th present expert. It adds the bias, and applies the
+// pairs' weights if they come first. next is the memory to prefetch.
+func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, i, worker int) {
+	f.multiply(next, out, outStride, m, r, rows, &f.x, i, worker)
+	p, end := f.places(i)
+	for j, pair := range f.pair[p:end] {
+		y := out[j*outStride:][:rows]
 		if f.w.Before {
-			f.d.k.Scale(y, y, f.choice.weights[f.pair[p+i]])
+			f.d.k.Scale(y, y, f.choice.weights[pair])
 		}
 		if bias != nil {
 			f.d.k.Add(y, bias[:rows])
@@ -329,6 +346,11 @@ func (f *experts) downChunks() {
 	threads := f.d.pool.Threads()
 	if f.tokens == 1 {
 		f.downRows = chunkRows(f.out.Cols, len(f.present)*kernel.RowBytes(f.w.Down.Type, f.ff), 1, threads)
+		return
+	}
+	if f.byTiles(f.w.Down) {
+		most := max(kernel.PromptRows, sumRoom/f.tokens/kernel.PromptRows*kernel.PromptRows)
+		f.downRows = min(most, tiledRows(f.out.Cols, threads))
 		return
 	}
 	n := max(4*tileRows, min(sumRoom/f.tokens, f.out.Cols/(4*threads))) // an expert's rows are few bytes
@@ -349,13 +371,11 @@ func (f *experts) down(chunk, worker int) {
 		from := int(e)*f.out.Cols + r
 		var next kernel.Next
 		if i+1 < len(f.present) {
-			then := int(f.present[i+1])
-			next = kernel.Next{Weights: rowsOf(f.w.Down, then*f.out.Cols+r, rows), Acts: f.pairActs(&f.h, f.w.Down, then)}
+			next = kernel.Next{Weights: rowsOf(f.w.Down, int(f.present[i+1])*f.out.Cols+r, rows), Acts: f.pairActs(&f.h, f.w.Down, i+1)}
 		}
-		p, end := int(f.first[e]), int(f.first[e+1])
+		p, end := f.places(i)
 		y := grown(&f.d.worker(worker).floats, (end-p)*rows)
-		x, stride := f.h.of(f.w.Down, p)
-		f.d.multiplyRows(next, f.w.Down, y, rows, from, rows, x, stride, end-p, worker)
+		f.multiply(next, y, rows, f.w.Down, from, rows, &f.h, i, worker)
 		if bias := f.biases(f.w.DownBias, f.w.Down, int(e), from); bias != nil {
 			f.d.k.AddBias(y, bias[:rows])
 		}

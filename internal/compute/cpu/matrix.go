@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"sort"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -286,7 +287,7 @@ func (o *operand) addPrompt(d *Device, x compute.Tensor, single int, f kernel.Fo
 		return
 	}
 	o.stride[f] = f.ActRow(x.Cols)
-	o.at[f] = d.tiling.run(f, floats(x)[single*x.Cols:], x.Cols, x.Rows-single)
+	o.at[f] = d.tiling.all(f, floats(x)[single*x.Cols:], x.Cols)
 }
 
 // ofPrompt is the activations for w from row single on, in the form of prompts, and the distance of rows.
@@ -298,15 +299,30 @@ func (o *operand) ofPrompt(w *compute.Matrix, single int) (unsafe.Pointer, int) 
 	return unsafe.Add(o.at[f], single*o.stride[f]), o.stride[f]
 }
 
+// ofTiles returns the address of a tile of the activations in the form of prompts for w, and a row's share of a tile.
+func (o *operand) ofTiles(w *compute.Matrix, tile int) (unsafe.Pointer, int) {
+	f := mem(w).k.PromptForm(w.Type)
+	return unsafe.Add(o.at[f], tile*kernel.TileTokens*o.stride[f]), o.stride[f]
+}
+
+// tileRun is rows of activations that are multiplied by the same weights. Each run begins a tile.
+type tileRun struct {
+	tile, tiles int // the first of its tiles, and their number
+	first, rows int
+}
+
 // tiling makes tiles of activations.
 type tiling struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
 
-	form         kernel.Form
-	x            []float32
-	cols, tokens int
-	dst          []byte
+	form   kernel.Form
+	x      []float32
+	cols   int
+	runs   []tileRun
+	source []int32 // the rows of x that runs have at each place; nil: the row of that number
+	whole  [1]tileRun
+	dst    []byte
 }
 
 func (t *tiling) init(d *Device) {
@@ -314,22 +330,41 @@ func (t *tiling) init(d *Device) {
 	t.chunkFn = t.chunk
 }
 
-// run makes tiles of tokens rows of x, and returns their address.
-func (t *tiling) run(f kernel.Form, x []float32, cols, tokens int) unsafe.Pointer {
-	size := f.TiledBytes(cols, tokens)
-	t.form, t.x, t.cols, t.tokens = f, x, cols, tokens
+// after returns the run of that many rows from row first on whose tiles follow those of r.
+func (r tileRun) after(first, rows int) tileRun {
+	return tileRun{r.tile + r.tiles, (rows + kernel.TileTokens - 1) / kernel.TileTokens, first, rows}
+}
+
+// all makes tiles of all rows of x, and returns their address.
+func (t *tiling) all(f kernel.Form, x []float32, cols int) unsafe.Pointer {
+	t.whole[0] = tileRun{}.after(0, len(x)/cols)
+	return t.run(f, x, cols, t.whole[:], nil)
+}
+
+// run makes tiles of runs, and returns the first one's address.
+func (t *tiling) run(f kernel.Form, x []float32, cols int, runs []tileRun, source []int32) unsafe.Pointer {
+	last := runs[len(runs)-1]
+	tiles := last.tile + last.tiles
+	size := f.TiledBytes(cols, tiles*kernel.TileTokens)
+	t.form, t.x, t.cols, t.runs, t.source = f, x, cols, runs, source
 	t.dst = grown(&t.d.scratch.acts[f], size+cacheLine)
 	t.dst = t.dst[aligned(t.dst):][:size]
-	t.d.pool.Run((tokens+kernel.TileTokens-1)/kernel.TileTokens, t.chunkFn)
+	t.d.pool.Run(tiles, t.chunkFn)
 	return unsafe.Pointer(unsafe.SliceData(t.dst))
 }
 
-func (t *tiling) chunk(chunk, _ int) {
+// chunk makes one tile.
+func (t *tiling) chunk(tile, _ int) {
+	r := &t.runs[sort.Search(len(t.runs), func(i int) bool { return t.runs[i].tile+t.runs[i].tiles > tile })]
+	i := tile - r.tile
 	var rows [kernel.TileTokens]int32
-	for j := range rows {
-		rows[j] = int32(chunk*kernel.TileTokens + j)
+	for j := range min(len(rows), r.rows-i*len(rows)) {
+		rows[j] = int32(r.first + i*len(rows) + j)
+		if t.source != nil {
+			rows[j] = t.source[rows[j]]
+		}
 	}
-	t.d.k.Tile(t.form, t.dst, t.cols, t.tokens, chunk, t.x, &rows)
+	t.d.k.Tile(t.form, t.dst[t.form.TiledBytes(t.cols, r.tile*kernel.TileTokens):], t.cols, r.rows, i, t.x, &rows)
 }
 
 // of returns the address of row token of the activations in the form for w, and the distance to the next row.

@@ -91,7 +91,7 @@ func (l *layer) projection() *downs {
 			l.downs.largest[j] = max(l.downs.largest[j], math.Abs(float64(w.values[l.at(i, j)])))
 		}
 	}
-	if half(w.Type) && (l.long || l.columns) { // a matrix product in bfloat16
+	if half(w.Type) && (l.long || l.columns) || w.bfloats { // a matrix product in bfloat16
 		l.downs.bfloat = make([]float64, len(w.values))
 		bfloatSteps(l.downs.bfloat, w.values)
 	}

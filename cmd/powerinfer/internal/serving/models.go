@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/library"
@@ -13,21 +12,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Listed returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that
-// was planned.
-func Listed(f *gguf.File, so session.Options, o server.ModelOptions, m *server.Model) server.Listed {
+// Listed returns the model of a session as lists show it: the bytes of its tensors, when its file was written, and the
+// memory that was planned.
+func Listed(s *session.Session, o server.ModelOptions, m *server.Model) server.Listed {
 	l := server.Listed{Name: o.Name, Aliases: o.Aliases, Tags: o.Tags, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
 	if info, err := os.Stat(o.Path); err == nil {
 		l.Modified = info.ModTime()
 	}
-	for _, t := range f.Tensors {
+	for _, t := range s.File.Tensors {
 		l.Size += int64(len(t.Data))
 	}
-	on := o.Plan.Layout()
-	l.GPU = on.Bytes
-	if ram, err := so.Engine.Memory(f, on); err == nil {
-		l.Memory = ram + l.GPU
-	}
+	need := s.Takes()
+	l.Memory, l.GPU = need.RAM+need.GPU, need.GPU
 	return l
 }
 

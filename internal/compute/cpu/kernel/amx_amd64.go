@@ -15,8 +15,9 @@ func hasAMX() bool {
 	return cpu.X86.HasAVX512BF16 && cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16 && allowTiles()
 }
 
-// amx returns the kernels for processors with AMX, from Sapphire Rapids on. They compute prompts in tiles.
-func amx() *Kernels {
+// AMX returns the kernels for processors with AMX, from Sapphire Rapids on. They compute prompts in tiles. Other processors
+// run them only where package emulate traces the program.
+func AMX() *Kernels {
 	k := bf16()
 	k.Name = "AMX"
 	k.prompts = sync.Pool{New: func() any { return newPromptScratch() }}

@@ -66,7 +66,7 @@ func TestMissingInstructions(t *testing.T) {
 	}
 	sets := []set{{avxVNNI(), avx2(), hasAVXVNNI(), [][3]int{{5, 256, 16}, {4, 2336, 17}}}}
 	if cpu.X86.HasAVX512BF16 { // what AMX's kernels do besides is not emulated
-		sets = append(sets, set{amx(), bf16(), hasAMX(), [][3]int{{17, 256, 33}, {16, 2336, 32}}})
+		sets = append(sets, set{AMX(), bf16(), hasAMX(), [][3]int{{17, 256, 33}, {16, 2336, 32}}})
 	}
 	for _, s := range sets {
 		t.Run(s.k.Name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestTilesUnderSignals(t *testing.T) {
 		t.Skip("this processor lacks the instructions")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	k := amx()
+	k := AMX()
 	seed := testenv.Seed(t)
 	caught := make(chan os.Signal, 1<<14)
 	signal.Notify(caught, unix.SIGALRM)

@@ -26,7 +26,7 @@ func platform() []*Kernels {
 			sets = append([]*Kernels{bf16()}, sets...)
 		}
 		if hasAMX() {
-			sets = append([]*Kernels{amx()}, sets...)
+			sets = append([]*Kernels{AMX()}, sets...)
 		}
 	}
 	return sets
