@@ -233,7 +233,7 @@ func onDisk(ctx context.Context, c *check, w *checkup.Report) error {
 		return err
 	}
 	size := mixtureBytes(s)
-	rows, err := c.bench(ctx, path, append(c.lengths("256"), "--vram-budget", fmt.Sprintf("%.4f", 0.3*size), "--ram-budget", fmt.Sprintf("%.4f", 0.4*size+0.3))...)
+	rows, err := c.bench(ctx, path, append(c.lengths("256"), "--vram-budget", fmt.Sprintf("%.4f", 0.3*size), "--ram-budget", fmt.Sprintf("%.4f", 0.3*size+0.3))...)
 	if err != nil {
 		return err
 	}
