@@ -101,7 +101,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/families", "internal/convert internal/convert/lineage internal/gguf internal/quant internal/synth"},
 	{"bench/record", "internal/atomicfile internal/hw internal/quant internal/synth"},
 	{"bench/checkup", "internal/atomicfile internal/hw"},
-	{"bench/gpucheck", "bench/checkup internal/bench internal/modelcost internal/monotime internal/compute internal/compute/hybrid internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
+	{"bench/gpucheck", "bench/checkup internal/bench internal/modelcost internal/monotime internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/engine internal/family internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/picture internal/placement internal/quant internal/synth internal/trace internal/planner internal/vision internal/vision/visiontest"},
 	{"scripts/bcryptprimitives", ""},
 	{"bench/rounds", "internal/bench internal/gguf"},
 	{"bench/compare", "bench/rounds internal/hw internal/measure"},

@@ -3,6 +3,7 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ import (
 
 // Part is one section of the report.
 type Part struct {
-	Name, Says string // Says completes the section's title
-	Skip       bool   // the machine lacks what the part checks: no section is written
+	Name, Says string        // Says completes the section's title
+	Usual      time.Duration // what it takes on the machine that it was planned for; 0: nobody knows
+	Limit      time.Duration // after it the part begins nothing new; 0: what --minutes says
+	Skip       bool          // the machine lacks what the part checks: no section is written
 	Run        func(ctx context.Context, w *Report) error
 }
 
@@ -30,6 +33,7 @@ type Check struct {
 	Title   string // first line of the report
 	Details string // second line: what was checked, after the processor's name; empty: nothing more
 	Parts   []Part
+	Total   time.Duration // after it no part begins anything new; 0: there is no such limit
 	out     string        // folder of sections and report
 	limit   time.Duration // after it a part begins nothing new
 	some    []int         // indices of the parts to run
@@ -62,10 +66,18 @@ func (c *Check) Configure(f *cli.Command) error {
 	return os.MkdirAll(c.out, 0o755)
 }
 
-// List prints the parts.
+// List prints the parts, and what they take as far as that is known.
 func (c *Check) List() {
+	sum := time.Duration(0)
 	for i, p := range c.Parts {
-		fmt.Printf("%d  %-10s %s\n", i+1, p.Name, p.Says)
+		takes := ""
+		if sum += p.Usual; p.Usual > 0 {
+			takes = fmt.Sprintf(" (about %.0f s)", p.Usual.Seconds())
+		}
+		fmt.Printf("%-2d %-10s %s%s\n", i+1, p.Name, p.Says, takes)
+	}
+	if sum > 0 {
+		fmt.Printf("Together they take about %.1f minutes.\n", sum.Minutes())
 	}
 }
 
@@ -98,6 +110,12 @@ func (c *Check) chosen(names string) ([]int, error) {
 // parts.
 func (c *Check) Run(ctx context.Context) error {
 	var failed []error
+	inTime := ctx
+	if c.Total > 0 {
+		var cancel context.CancelFunc
+		inTime, cancel = context.WithTimeout(ctx, c.Total)
+		defer cancel()
+	}
 	for _, i := range c.some {
 		if c.Parts[i].Skip {
 			continue
@@ -105,16 +123,21 @@ func (c *Check) Run(ctx context.Context) error {
 		if ctx.Err() != nil { // the sections of earlier runs stay
 			break
 		}
-		failed = append(failed, c.run(ctx, i))
+		if inTime.Err() != nil {
+			failed = append(failed, fmt.Errorf("part %s: left out, because %v are over", c.Parts[i].Name, c.Total))
+			continue
+		}
+		failed = append(failed, c.run(inTime, i), c.join()) // a machine may be taken away between two parts
 	}
-	failed = append(failed, ctx.Err())
-	return errors.Join(append(failed, c.join())...)
+	failed = append(failed, ctx.Err(), c.join())
+	fmt.Printf("wrote %s\n", c.report())
+	return errors.Join(failed...)
 }
 
 // run runs part i and writes its section.
 func (c *Check) run(ctx context.Context, i int) error {
 	p := c.Parts[i]
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Limit, c.limit))
 	defer cancel()
 	w := NewReport(os.Stdout)
 	w.Say("## %s: %s", p.Name, p.Says)
@@ -133,6 +156,9 @@ func (c *Check) section(i int) string {
 	return filepath.Join(c.out, fmt.Sprintf("%d-%s.md", i+1, c.Parts[i].Name))
 }
 
+// report returns the path of report.md.
+func (c *Check) report() string { return filepath.Join(c.out, "report.md") }
+
 // join writes report.md from the sections that exist, of this run and of earlier ones.
 func (c *Check) join() error {
 	var sections []string
@@ -143,11 +169,6 @@ func (c *Check) join() error {
 	if c.Details != "" {
 		details = ", " + c.Details
 	}
-	path := filepath.Join(c.out, "report.md")
 	about := fmt.Sprintf("%s%s, commit %s, %s.", hw.Detect().Name, details, commit(), time.Now().UTC().Format("2006-01-02"))
-	if err := writeJoined(path, c.Title, about, sections); err != nil {
-		return err
-	}
-	fmt.Printf("wrote %s\n", path)
-	return nil
+	return writeJoined(c.report(), c.Title, about, sections)
 }

@@ -70,28 +70,43 @@ func (m shape) spec(c *check, predictors bool) synth.Spec {
 	return s
 }
 
-// file writes the model unless it is there from an earlier run, and opens it.
+// file opens the model, which it writes before unless it is there.
 func (m shape) file(ctx context.Context, c *check, w *checkup.Report, s synth.Spec) (*gguf.File, error) {
-	if err := os.MkdirAll(c.models, 0o755); err != nil {
-		return nil, err
-	}
-	kind := "dense"
-	if s.Magic == "PWRI" {
-		kind = "sparse"
-	}
-	path := filepath.Join(c.models, fmt.Sprintf("%s-%d-%d-%s.gguf", m.name, s.Embd, s.Layers, kind))
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		begin := time.Now()
-		checkup.Progress("writing %s", path)
-		if err = synth.Write(ctx, path, s, nil); err == nil {
-			w.Say("Wrote %s in %.0f s.", filepath.Base(path), time.Since(begin).Seconds())
-		}
-	}
+	path, err := m.path(ctx, c, w, s)
 	if err != nil {
 		return nil, err
 	}
 	return gguf.Open(path)
+}
+
+// path returns the path of the model, which it writes unless it is there.
+func (m shape) path(ctx context.Context, c *check, w *checkup.Report, s synth.Spec) (string, error) {
+	kind := "dense"
+	if s.Magic == "PWRI" {
+		kind = "sparse"
+	}
+	return c.written(w, fmt.Sprintf("%s-%d-%d-%s.gguf", m.name, s.Embd, s.Layers, kind), func(path string) error { return synth.Write(ctx, path, s, nil) })
+}
+
+// written returns the path of a file in the folder of models. It has write make it, unless it is there from an earlier
+// run.
+func (c *check) written(w *checkup.Report, name string, write func(path string) error) (string, error) {
+	path := filepath.Join(c.models, name)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	if err := os.MkdirAll(c.models, 0o755); err != nil {
+		return "", err
+	}
+	checkup.Progress("writing %s", path)
+	begin := time.Now()
+	if err := write(path); err != nil {
+		return "", err
+	}
+	if took := time.Since(begin); took > time.Second {
+		w.Say("Wrote %s in %.0f s.", name, took.Seconds())
+	}
+	return path, nil
 }
 
 // decodeContext is the context that models run with.
@@ -120,8 +135,11 @@ func (c *check) budgets() []budget {
 	}, trace: "half"}
 	all, resident := share(100), share(100)
 	all.trace, resident.name, resident.whole = "all", "100 %, all of it there", true
-	if c.tiny {
+	switch {
+	case c.tiny:
 		return []budget{share(0), half, resident}
+	case c.quarter:
+		return []budget{share(0), share(50), resident}
 	}
 	return []budget{share(0), share(25), share(50), share(75), half, all, resident}
 }

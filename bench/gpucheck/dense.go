@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,33 +98,13 @@ func (p *peer) args(layers []int) []string {
 
 // rates returns llama.cpp's tokens per second by layers on the GPU.
 func (p *peer) rates(ctx context.Context, layers []int) (map[int]float64, error) {
-	out, err := exec.CommandContext(ctx, p.llama, p.args(layers)...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		said := strings.TrimSpace(string(exit.Stderr))
-		err = fmt.Errorf("%w: %s", err, said[max(0, len(said)-500):])
-	}
+	rows, err := benched(ctx, p.llama, p.args(layers)...)
 	if err != nil {
-		return nil, fmt.Errorf("llama-bench: %w", err)
-	}
-	return readRates(out)
-}
-
-// readRates reads llama-bench's JSON.
-func readRates(out []byte) (map[int]float64, error) {
-	var rows []struct {
-		Layers int     `json:"n_gpu_layers"`
-		Rate   float64 `json:"avg_ts"`
-	}
-	if err := json.Unmarshal(out, &rows); err != nil {
-		return nil, fmt.Errorf("llama-bench printed no JSON of its form: %w", err)
+		return nil, err
 	}
 	rates := map[int]float64{}
 	for _, r := range rows {
 		rates[r.Layers] = r.Rate
-	}
-	if len(rates) == 0 {
-		return nil, errors.New("llama-bench ran no test")
 	}
 	return rates, nil
 }

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -43,6 +44,8 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "models", Usage: "`FOLDER` that models are written to, of up to 6 GB each; default: one below --out"},
 			&cli.StringFlag{Name: "tests", Usage: "compiled tests of the device: `FILE`; without it nothing is verified"},
 			&cli.StringFlag{Name: "llama-bench", Usage: "llama.cpp's `BINARY` of that name, built for this GPU, to compare with"},
+			&cli.StringFlag{Name: "engine", Usage: "the engine's program: `FILE`; parts of --quarter time it"},
+			&cli.BoolFlag{Name: "quarter", Usage: "other parts, for a machine that is there for a quarter of an hour: what matters most first, twelve minutes in all"},
 			&cli.IntFlag{Name: "layers", Usage: "`N` layers of the models; default: as many as 3 GB hold"},
 			&cli.StringFlag{Name: "only", Usage: "of the kernels, those whose type and name match a `REGEXP`: 'Q4_0.*down'"},
 			&cli.BoolFlag{Name: "tiny", Usage: "shapes that a software device computes in seconds: to try the check itself"},
@@ -53,36 +56,65 @@ func command() *cli.Command {
 
 // check holds the values of the flags.
 type check struct {
-	device string // as vulkan.Options has it
-	info   vulkan.Info
-	out    string // folder of results
-	models string // folder of models
-	tests  string // compiled tests; empty: none
-	llama  string // llama-bench; empty: none
-	layers int    // 0: as many as modelBytes hold
-	only   *regexp.Regexp
-	tiny   bool
+	device  string // as vulkan.Options has it
+	info    vulkan.Info
+	out     string // folder of results
+	models  string // folder of models
+	tests   string // compiled tests; empty: none
+	engine  string // the engine's program; empty: none
+	llama   string // llama-bench; empty: none
+	layers  int    // 0: as many as modelBytes hold
+	only    *regexp.Regexp
+	quarter bool
+	tiny    bool
 }
 
-// parts returns the parts. Without a GPU only the first has something to check.
+// part is a part before it is known which GPU there is.
+type part struct {
+	name, says string
+	seconds    int // that it takes on an H200 with 16 cores, as far as that is known
+	run        func(ctx context.Context, c *check, w *checkup.Report) error
+}
+
+// allParts returns those that run unless --quarter is given.
+func allParts() []part {
+	all := []part{
+		{name: "machine", says: "what is installed, and what RAM and GPU reach", run: machine},
+		{name: "verbs", says: "every verb against its definition, and whole models", run: verbs},
+		{name: "kernels", says: "products, attention and sparse layers against the GPU's memory", run: kernels},
+		{name: "prompts", says: "products of many tokens in each way that the GPU has", run: prompts},
+	}
+	for _, m := range shapes() {
+		all = append(all, part{name: m.name, says: "decoding with budgets from nothing to the whole model, " + m.says, run: m.decode})
+	}
+	return all
+}
+
+// parts returns the parts of the check. Without a GPU only the first has something to check.
 func (c *check) parts(noGPU error) []checkup.Part {
+	list := allParts()
+	if c.quarter {
+		list = quarterParts()
+	}
 	var all []checkup.Part
-	add := func(name, says string, run func(ctx context.Context, c *check, w *checkup.Report) error) {
-		all = append(all, checkup.Part{Name: name, Says: says, Skip: noGPU != nil && len(all) > 0, Run: func(ctx context.Context, w *checkup.Report) error {
+	for i, p := range list {
+		usual := time.Duration(p.seconds) * time.Second
+		limit := quarterSlack * usual
+		if c.tiny { // on another machine
+			limit = 0
+		}
+		all = append(all, checkup.Part{Name: p.name, Says: p.says, Usual: usual, Limit: limit, Skip: noGPU != nil && i > 0, Run: func(ctx context.Context, w *checkup.Report) error {
 			before := vulkan.Counted()
-			err := run(ctx, c, w)
+			err := p.run(ctx, c, w)
+			if errors.Is(err, errCut) {
+				w.Say("Cut off at the time limit.")
+				err = nil
+			}
 			now := vulkan.Counted()
 			now.Devices -= before.Devices
 			w.Say("This process has %v.", now)
 			return err
 		}})
-	}
-	add("machine", "what is installed, and what RAM and GPU reach", machine)
-	add("verbs", "every verb against its definition, and whole models", verbs)
-	add("kernels", "products, attention and sparse layers against the GPU's memory", kernels)
-	add("prompts", "products of many tokens in each way that the GPU has", prompts)
-	for _, m := range shapes() {
-		add(m.name, "decoding with budgets from nothing to the whole model, "+m.says, m.decode)
 	}
 	return all
 }
@@ -90,11 +122,14 @@ func (c *check) parts(noGPU error) []checkup.Part {
 func run(ctx context.Context, f *cli.Command) error {
 	c := &check{
 		device: f.String("device"), out: f.String("out"), models: f.String("models"), tests: f.String("tests"), llama: f.String("llama-bench"),
-		layers: f.Int("layers"), tiny: f.Bool("tiny"),
+		engine: f.String("engine"), quarter: f.Bool("quarter"), layers: f.Int("layers"), tiny: f.Bool("tiny"),
 	}
 	info, noGPU := vulkan.Chosen(c.device)
 	c.info = info
 	all := &checkup.Check{Title: "GPU check: no GPU", Parts: c.parts(noGPU)}
+	if c.quarter && !c.tiny {
+		all.Total = quarterTotal
+	}
 	if noGPU == nil {
 		all.Title, all.Details = "GPU check: "+info.Name, info.Driver
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
@@ -234,20 +235,70 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestPeer: llama-bench's JSON is read by its layers on the GPU.
+// TestPeer: llama-bench's JSON is read.
 func TestPeer(t *testing.T) {
-	rates, err := readRates([]byte(`[{"n_gpu_layers": 0, "n_gen": 32, "avg_ts": 12.5}, {"n_gpu_layers": 33, "n_gen": 32, "avg_ts": 80}]`))
-	if err != nil || rates[0] != 12.5 || rates[33] != 80 || len(rates) != 2 {
-		t.Errorf("%v, %v", rates, err)
+	rows, err := readBench([]byte(`[{"n_gpu_layers": 0, "n_gen": 32, "avg_ts": 12.5}, {"n_gpu_layers": 33, "n_prompt": 512, "avg_ts": 80}]`))
+	if err != nil || len(rows) != 2 || rows[0] != (benchRow{Generated: 32, Rate: 12.5}) || rows[1].Layers != 33 || rows[1].test() != "pp512" {
+		t.Errorf("%+v, %v", rows, err)
 	}
 	for _, bad := range []string{"", "[]", "{}"} {
-		if _, err := readRates([]byte(bad)); err == nil {
+		if _, err := readBench([]byte(bad)); err == nil {
 			t.Errorf("%q has rates", bad)
 		}
 	}
 	p := peer{llama: "llama-bench", model: "m.gguf", tokens: 32, repetitions: 3}
 	if got := strings.Join(p.args([]int{9, 0, 9, 3}), " "); got != "-m m.gguf -p 0 -n 32 -r 3 -ngl 0,3,9 -o json" {
 		t.Error(got)
+	}
+}
+
+// TestDuel: a row has the peer's result of the same test, and says whether the goal of that test is reached.
+func TestDuel(t *testing.T) {
+	d := duel{what: "Q4_0", goals: goals{prompts: 0.8, generation: 1.15}}
+	theirs := []benchRow{{Prompt: 512, Rate: 1000}, {Generated: 128, Rate: 100}}
+	for want, row := range map[string]benchRow{
+		"Q4_0|pp512|1000.0 ± 0.0|790.0 ± 5.0|0.79|0.80, **missed**||":      {Prompt: 512, Rate: 790, Deviation: 5, Planned: 90},
+		"Q4_0|tg128|100.0 ± 0.0|120.0 ± 0.0|1.20|1.15, reached|100.0|1.20": {Generated: 128, Rate: 120, Planned: 100},
+		"Q4_0|pp2048||5.0 ± 0.0||||":                                       {Prompt: 2048, Rate: 5},
+	} {
+		if got := strings.Join(d.row(row, theirs), "|"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// TestShownSequences: a step in which more sequences make less misses the goal, and so do 32 that make less than twelve
+// times what one makes.
+func TestShownSequences(t *testing.T) {
+	for _, test := range []struct{ rates, want string }{
+		{"1:100 2:190 32:1300 64:1290", "reached reached reached reached"},
+		{"1:100 8:800 12:700 32:1100", "reached reached **missed** **missed**"},
+	} {
+		var rows []batchedRow
+		for _, f := range strings.Fields(test.rates) {
+			n, rate, _ := strings.Cut(f, ":")
+			rows = append(rows, batchedRow{Sequences: int(number(t, n)), GeneratedAs: number(t, rate)})
+		}
+		var got []string
+		for _, row := range shownSequences(rows) {
+			got = append(got, row[3])
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %v, want %s", test.rates, got, test.want)
+		}
+	}
+}
+
+// TestQuarter: the parts of --quarter take less together than there is, as far as is known.
+func TestQuarter(t *testing.T) {
+	sum := time.Duration(0)
+	for _, p := range (&check{quarter: true}).parts(nil) {
+		if sum += p.Usual; p.Usual == 0 || p.Limit < p.Usual {
+			t.Errorf("%s takes %v, and %v are given to it", p.Name, p.Usual, p.Limit)
+		}
+	}
+	if sum > quarterTotal {
+		t.Errorf("they take %v, and there are %v", sum, quarterTotal)
 	}
 }
 

@@ -190,25 +190,37 @@ func (activeFusion) record(r *recorder, ops []compute.Op) {
 	r.block(&block{x: m.X, first: &m.Products[0], second: secondOf(m), act: ops[1].(*compute.Activate)})
 }
 
-// nextFusion is a product that is added to the residual, the RMSNorm of that, and the products of the norm, with their
-// activation, if one follows: MatMul, Add, RMSNorm, MatMul and perhaps Activate. No dispatch computes the norm alone.
+// nextFusion is a product, or a layer's experts, whose result is added to the residual, the RMSNorm of that, and the
+// products of the norm, with their activation, if one follows: MatMul or Experts, Add, RMSNorm, MatMul and perhaps
+// Activate. No dispatch computes the norm alone.
 type nextFusion struct{}
 
-func (nextFusion) takes(r *recorder, ops []compute.Op) bool {
-	m, ok := ops[0].(*compute.MatMul)
+// added returns what op computes and what from, if its last dispatch can add that to a residual and begin a norm.
+func (nextFusion) added(r *recorder, op compute.Op) (out, x compute.Tensor, ok bool) {
+	switch o := op.(type) {
+	case *compute.MatMul:
+		p := &o.Products[0]
+		return p.Out, o.X, o.Products[1].W == nil && p.W.Rows%blockOwn == 0 && r.d.quantised && r.blocks(o.X, p)
+	case *compute.Experts:
+		return o.Out, o.X, r.expertsNext(o)
+	}
+	return out, x, false
+}
+
+func (f nextFusion) takes(r *recorder, ops []compute.Op) bool {
+	out, x, ok := f.added(r, ops[0])
 	if !ok || len(ops) > 5 {
 		return false
 	}
-	out := &m.Products[0]
 	switch len(ops) {
 	case 1:
-		return m.Products[1].W == nil && out.W.Rows%blockOwn == 0 && r.d.quantised && r.blocks(m.X, out)
+		return true
 	case 2:
 		a, ok := ops[1].(*compute.Add)
-		return ok && a.X == out.Out && a.Dst.Mem != out.Out.Mem && a.Dst.Mem != m.X.Mem && a.Dst.Rows == out.Out.Rows && a.Dst.Cols == out.Out.Cols
+		return ok && a.X == out && a.Dst.Mem != out.Mem && a.Dst.Mem != x.Mem && a.Dst.Rows == out.Rows && a.Dst.Cols == out.Cols
 	case 3:
 		n, ok := ops[2].(*compute.RMSNorm)
-		if local, _ := r.d.chainLocal(out.W.Rows); local == 0 { // which has the same order, for more tokens
+		if local, _ := r.d.chainLocal(out.Cols); local == 0 { // which has the same order, for more tokens
 			return false
 		}
 		return ok && n.X == ops[1].(*compute.Add).Dst && n.Dst.Mem != n.X.Mem && n.Dst.Rows == n.X.Rows && n.Dst.Cols == n.X.Cols && n.W.Len == n.X.Cols
@@ -236,11 +248,15 @@ func (nextFusion) takes(r *recorder, ops []compute.Op) bool {
 func (nextFusion) whole(_ *recorder, ops []compute.Op) bool { return len(ops) >= 4 }
 
 func (nextFusion) record(r *recorder, ops []compute.Op) {
-	m, of := ops[0].(*compute.MatMul), ops[3].(*compute.MatMul)
+	of := ops[3].(*compute.MatMul)
 	next := &begun{add: ops[1].(*compute.Add), norm: ops[2].(*compute.RMSNorm)}
 	n := of.X.Rows * of.X.Cols
 	next.view = r.scratch("norms that were begun", packedBytes(n)+4*int64(n/quant.QK))
-	r.block(&block{x: m.X, first: &m.Products[0], next: next})
+	if m, ok := ops[0].(*compute.MatMul); ok {
+		r.block(&block{x: m.X, first: &m.Products[0], next: next})
+	} else {
+		r.chosenExperts(ops[0].(*compute.Experts), next)
+	}
 	if len(ops) == 5 {
 		r.block(&block{x: of.X, first: &of.Products[0], second: secondOf(of), act: ops[4].(*compute.Activate), from: next, writes: true})
 	} else {

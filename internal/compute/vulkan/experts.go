@@ -91,7 +91,9 @@ type experts struct {
 // of its own. With more, the pairs are sorted by expert, and an expert's rows are read once for a tile of them. Both
 // sum in the order of single tokens, so a token's bytes depend on nothing but its own values. Pairs of prompts are
 // always sorted if cooperative matrices multiply them.
-func (r *recorder) chosenExperts(o *compute.Experts) {
+//
+// If next is not nil, which only expertsNext allows, the result is added to a residual and its norm is begun.
+func (r *recorder) chosenExperts(o *compute.Experts, next *begun) {
 	w, c := o.Weights, o.Choice
 	if !w.Fits(o.Out, o.X, c) {
 		panic("vulkan: Experts of shapes that do not fit: " + w.Down.Name)
@@ -110,7 +112,11 @@ func (r *recorder) chosenExperts(o *compute.Experts) {
 		}
 		f := &experts{r: r, w: w, c: c, table: table, counts: counts, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: n, prompt: prompt}
 		f.sort()
-		f.compute(&in, o.Out)
+		if f.few() {
+			f.computeFew(&in, o.Out, next)
+		} else {
+			f.compute(&in, o.Out)
+		}
 	}
 }
 

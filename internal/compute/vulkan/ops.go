@@ -67,7 +67,7 @@ func (r *recorder) Predict(o *compute.Predict) {
 }
 func (r *recorder) SparseFFN(o *compute.SparseFFN) { r.sparseFFN(o.Out, o.X, o.Set, o.Weights) }
 func (r *recorder) Route(o *compute.Route)         { r.route(o) }
-func (r *recorder) Experts(o *compute.Experts)     { r.chosenExperts(o) }
+func (r *recorder) Experts(o *compute.Experts)     { r.chosenExperts(o, nil) }
 func (r *recorder) GateRows(o *compute.GateRows)   { r.gateRows(o) }
 
 func (r *recorder) AttendResiduals(o *compute.AttendResiduals) { r.attendResiduals(o) }

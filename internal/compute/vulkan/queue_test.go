@@ -17,11 +17,13 @@ import (
 // The columns are no multiple of a workgroup's, so some invocations have no elements.
 func TestFusions(t *testing.T) {
 	testenv.Thorough(t)
-	const cols, ff, heads, kvHeads, head = 768, 96, 6, 2, 64
+	const cols, ff, heads, kvHeads, head, experts, used = 768, 96, 6, 2, 64, 4, 2
 	type setting struct {
-		x, y, h, gate, up, q, k, v compute.Tensor
-		cache                      *compute.Cache
+		x, y, h, gate, up, q, k, v, logits compute.Tensor
+		choice                             compute.Choice
+		cache                              *compute.Cache
 	}
+	type verb = func(v compute.Verbs, s *setting)
 	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(7, 0))
 		matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
@@ -40,7 +42,7 @@ func TestFusions(t *testing.T) {
 		}
 		norm, bias, wide, each, ofQ := vector(cols), vector(cols), vector(heads*head), vector(head), vector(heads*head)
 		tables := map[int]*compute.Matrix{}
-		for _, n := range []int{cols, ff, heads * head, kvHeads * head} {
+		for _, n := range []int{cols, ff, heads * head, kvHeads * head, experts} {
 			tables[n] = matrix(quant.F32, 20, n, compute.Lookup)
 		}
 		gates, ups := map[quant.Type]*compute.Matrix{}, map[quant.Type]*compute.Matrix{}
@@ -49,12 +51,31 @@ func TestFusions(t *testing.T) {
 		}
 		down, other := matrix(quant.Q4_0, cols, ff, compute.Dense), matrix(quant.Q6_K, kvHeads*head, cols, compute.Dense)
 		ofGate, ofUp := vector(ff), vector(ff)
+		ofExperts := func(typ quant.Type, rows, cols int) *compute.Matrix {
+			return matrix(typ, experts*rows, cols, compute.Dense)
+		}
+		mixture := func(typ quant.Type) compute.ExpertWeights {
+			return compute.ExpertWeights{Gate: ofExperts(typ, ff, cols), Up: ofExperts(typ, ff, cols), Down: ofExperts(quant.Q4_0, cols, ff), Act: compute.Activation{Kind: compute.SiLU}}
+		}
+		ungated := compute.ExpertWeights{
+			Up: ofExperts(quant.Q8_0, ff, cols), UpBias: vector(experts * ff), Down: ofExperts(quant.F16, cols, ff), DownBias: vector(experts * cols),
+			Before: true, Act: compute.Activation{Kind: compute.ReLU2},
+		}
+		ofLayer := func(w compute.ExpertWeights, rest ...verb) []verb {
+			return append([]verb{
+				func(v compute.Verbs, s *setting) {
+					v.Route(s.choice, s.logits, nil, nil, compute.Routing{Score: compute.Softmax, Scale: 1})
+				},
+				func(v compute.Verbs, s *setting) { v.Experts(s.y, s.h, s.choice, w) },
+				func(v compute.Verbs, s *setting) { v.Add(s.x, s.y) },
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.h, s.x, norm, 1e-5) },
+			}, rest...)
+		}
 		rope := &compute.Rope{Style: compute.Halves, First: 8, Dims: 32, Scale: 1}
 		for i := range rope.Dims / 2 {
 			rope.Freqs = append(rope.Freqs, 1/float64(i+1))
 		}
 		silu := compute.Activation{Kind: compute.SiLU}
-		type verb = func(v compute.Verbs, s *setting)
 		gated := func(typ quant.Type, act compute.Activation, gateBias, upBias *compute.Vector) []verb {
 			return []verb{
 				func(v compute.Verbs, s *setting) {
@@ -105,6 +126,11 @@ func TestFusions(t *testing.T) {
 					v.MatMul(s.y, compute.Products{{Out: s.up, W: ups[quant.Q4_0]}, {Out: s.k, W: other}, {Out: s.v, W: other}})
 				},
 			}},
+			{"experts before products", true, ofLayer(mixture(quant.Q4_0), func(v compute.Verbs, s *setting) {
+				v.MatMul(s.h, compute.Products{{Out: s.k, W: other}, {Out: s.v, W: other}})
+			})},
+			{"experts of another type, without products", false, ofLayer(mixture(quant.F16))},
+			{"experts without gates", true, ofLayer(ungated, func(v compute.Verbs, s *setting) { v.MatMul(s.h, compute.Products{{Out: s.k, W: other}}) })},
 			{"norms around a sum", false, []verb{
 				func(v compute.Verbs, s *setting) { v.RMSNorm(s.y, s.y, norm, 1e-5) },
 				func(v compute.Verbs, s *setting) { v.Add(s.x, s.y) },
@@ -170,13 +196,16 @@ func TestFusions(t *testing.T) {
 				play := func(together bool) (all []float32, page []byte) {
 					s := setting{
 						x: tensorOf(t, d, n, cols), y: tensorOf(t, d, n, cols), h: tensorOf(t, d, n, cols), gate: tensorOf(t, d, n, ff), up: tensorOf(t, d, n, ff),
-						q: tensorOf(t, d, n, heads*head), k: tensorOf(t, d, n, kvHeads*head), v: tensorOf(t, d, n, kvHeads*head),
+						q: tensorOf(t, d, n, heads*head), k: tensorOf(t, d, n, kvHeads*head), v: tensorOf(t, d, n, kvHeads*head), logits: tensorOf(t, d, n, experts),
 					}
 					var err error
+					if s.choice, err = d.Choice(n, used, experts); err != nil {
+						t.Fatal(err)
+					}
 					if s.cache, err = d.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: kvHeads, Key: head, Value: head, ValueType: compute.KVQ8_0}}, Pages: 2}); err != nil {
 						t.Fatal(err)
 					}
-					tensors := []compute.Tensor{s.x, s.y, s.h, s.gate, s.up, s.q, s.k, s.v}
+					tensors := []compute.Tensor{s.x, s.y, s.h, s.gate, s.up, s.q, s.k, s.v, s.logits}
 					run := func(name string, body func(v compute.Verbs)) {
 						if err := d.Run(compute.Segment{Name: fmt.Sprint(name, c.name, n, together, d.turns), Rows: n, Decode: n}, &p, body); err != nil {
 							t.Fatal(err)

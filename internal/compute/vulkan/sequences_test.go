@@ -98,7 +98,7 @@ func TestSequencesReadOnce(t *testing.T) {
 				t.Fatal("no weights were read")
 			}
 			many := d.work(t, m, fewRows).dispatches
-			if layers := spec.Layers; many > one.dispatches+4*layers {
+			if layers := spec.Layers; many > one.dispatches+5*layers {
 				t.Errorf("%d dispatches for %d sequences, %d for one", many, fewRows, one.dispatches)
 			}
 			for n := 2; n <= fewRows; n++ {

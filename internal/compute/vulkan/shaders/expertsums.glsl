@@ -1,0 +1,138 @@
+// Sums of what the experts of a few single tokens give, by the experts' weights in the order of the choice: the end of package ref's Experts. A workgroup has
+// OWN rows of the result of the token that y is. LANES invocations sum a row of EACH experts at a time, in the order of product.glsl. With NEXT the result is added
+// to total, and the RMSNorm of that is begun, as in block.glsl.
+#include "common.glsl"
+
+#define PACKED 7
+#define PACKERS gl_WorkGroupSize.x
+#include "packing.glsl"
+#include "squares.glsl"
+
+const bool POSITIVE = false;
+
+#define WEIGHTS 0
+#define ACTS 1
+#include "product.glsl"
+
+layout(constant_id = 3) const uint EACH = 4;
+layout(constant_id = 4) const uint USED = 8; // experts of a token
+layout(constant_id = 5) const bool NEXT = false;
+layout(constant_id = 6) const uint OWN = 32; // with NEXT a block of what is packed
+
+layout(set = 0, binding = 2, std430) readonly buffer Choice { float choice[]; };  // [tokens, 2·used]
+layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };    // [tokens, rows]
+layout(set = 0, binding = 4, std430) buffer Total { float total[]; };             // [tokens, rows]
+layout(set = 0, binding = 5, std430) readonly buffer Bias { float bias[]; };      // of all experts, by their numbers
+layout(set = 0, binding = PACKED, std430) writeonly buffer PackedNumbers { float packedNumbers[]; };
+layout(set = 0, binding = 8, std430) readonly buffer NormWeights { vec4 normWeights[]; };
+
+layout(push_constant) uniform Push {
+	Weights w;
+	uint rows;       // of an expert
+	uint actScales;  // where the activations' scales begin, and those of the norm
+	uint scales;
+	uint biased;
+	uint firstToken; // row of the result and of the choices that belongs to the first token
+	uint experts;    // that the matrix holds
+	uint tabled;     // there is a table of their slots
+	uint weighed;    // what the experts give is multiplied by their weights
+	uint squares;    // where the norm's sums of squares [tokens, blocks] begin
+} push;
+#define TABLE 6
+#include "slots.glsl"
+
+const uint GROUPS = gl_WorkGroupSize.x / LANES, TURNS = (USED + EACH - 1) / EACH; // of a row
+const uint QUARTERS = OWN / PART;
+// Of an invocation's sums so many are reduced at a time: shared memory has few kilobytes.
+const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < EACH ? ROOM : EACH;
+
+shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
+shared float given[USED * OWN];                   // by the experts
+shared uint places[USED];
+shared uint numbers[USED];
+shared float by[USED];
+shared float quads[QUARTERS];
+
+void main() {
+	uint id = gl_LocalInvocationID.x, group = id / LANES, lane = id % LANES, tile = gl_WorkGroupID.x * OWN, token = gl_WorkGroupID.y;
+	uint row = push.firstToken + token;
+	for (uint k = id; k < USED; k += gl_WorkGroupSize.x) {
+		float expert = choice[2 * row * USED + k];
+		places[k] = slotChosen(expert);
+		numbers[k] = places[k] < push.experts ? uint(expert) : 0;
+		by[k] = choice[(2 * row + 1) * USED + k];
+	}
+	barrier();
+	[[dont_unroll]] for (uint first = 0; first < OWN * TURNS; first += GROUPS) {
+		uint item = min(first + group, OWN * TURNS - 1), own = item % OWN, k = item / OWN * EACH;
+		float sums[EACH];
+		[[unroll]] for (uint i = 0; i < EACH; i++)
+			sums[i] = 0;
+		for (uint u = lane; u < push.w.units; u += LANES)
+			[[unroll]] for (uint i = 0; i < EACH; i++) {
+				uint slot = places[min(k + i, USED - 1)];
+				Unit w = loadUnit(push.w, (slot < push.experts ? slot : 0) * push.rows + min(tile + own, push.rows - 1), u);
+				Act a = loadAct(token * USED + min(k + i, USED - 1), push.w.units, push.actScales, u);
+				sums[i] = accumulate(w, a, sums[i]);
+			}
+		[[unroll]] for (uint from = 0; from < EACH; from += CHUNK) {
+			barrier();
+			[[unroll]] for (uint i = 0; i < CHUNK; i++)
+				if (from + i < EACH)
+					parts[(group * CHUNK + i) * (LANES + 1) + lane] = sums[min(from + i, EACH - 1)];
+			barrier();
+			for (uint i = id; i < GROUPS * CHUNK; i += gl_WorkGroupSize.x) {
+				uint of = first + i / CHUNK, expert = of / OWN * EACH + from + i % CHUNK;
+				if (of >= OWN * TURNS || from + i % CHUNK >= EACH || expert >= USED)
+					continue;
+				precise float sum = 0;
+				for (uint l = 0; l < LANES; l++)
+					sum += parts[i * (LANES + 1) + l];
+				if (push.biased != 0)
+					sum += bias[numbers[expert] * push.rows + min(tile + of % OWN, push.rows - 1)];
+				given[expert * OWN + of % OWN] = sum;
+			}
+		}
+	}
+	barrier();
+	uint own = id * PART, at = row * push.rows + tile + own;
+	bool here = own < OWN && tile + own < push.rows;
+	vec4 v = vec4(0);
+	if (here) {
+		vec4 sums = vec4(0);
+		[[unroll]] for (uint j = 0; j < PART; j++) {
+			if (tile + own + j >= push.rows)
+				break;
+			precise float sum = 0;
+			bool broken = false;
+			for (uint k = 0; k < USED; k++) {
+				if (places[k] >= push.experts)
+					continue;
+				broken = broken || (floatBitsToUint(by[k]) & 0x7fffffffu) > 0x7f800000u;
+				float y = given[k * OWN + own + j];
+				sum += push.weighed != 0 ? by[k] * y : y;
+			}
+			if (broken)
+				sum = uintBitsToFloat(0x7fc00000u);
+			result[at + j] = sum;
+			if (NEXT) {
+				sums[j] = total[at + j] + sum;
+				total[at + j] = sums[j];
+			}
+		}
+		if (NEXT) {
+			precise vec4 weighed = sums * normWeights[(tile + own) / PART];
+			v = weighed;
+			quads[id] = quadSquares(sums);
+		}
+	}
+	if (!NEXT)
+		return;
+	pack(at / PART, here, v, push.scales); // rows are whole blocks; this has barriers
+	if (id == 0) {
+		precise float sum = 0;
+		[[unroll]] for (uint q = 0; q < QUARTERS; q++)
+			sum += quads[q];
+		packedNumbers[push.squares + row * (push.rows / OWN) + gl_WorkGroupID.x] = sum;
+	}
+}
