@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan-dense": "<tool_calls><tool_call>function_name\n```json", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
+	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan-dense": "<tool_calls><tool_call>function_name\n```json", "solar": "<|begin|>assistant<|think|><|begin|>assistant<|content|><|tool_call:begin|>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -92,6 +92,20 @@ var answerCases = []struct {
 		"kimi", "", "Text.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": \"Paris\"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", "Text.", "",
 		[]testCall{{"functions.get_weather:0", "get_weather", `{"city": "Paris"}`}, {"functions.now:1", "now", `{}`}},
 	},
+	// Solar Open.
+	{"solar", "<|begin|>assistant", "<|think|>Hm.<|end|><|begin|>assistant<|content|>Text.<|end|>", "Text.", "Hm.", nil},
+	{"solar", "<|begin|>assistant<|think|><|end|><|begin|>assistant", "<|content|>The word assistant is kept.", "The word assistant is kept.", "", nil},
+	{
+		"solar", "<|begin|>assistant", "<|think|>Hm.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>get_weather<|tool_call:args|>{\"city\": \"Paris\", \"days\": 3}<|tool_call:end|>" +
+			"<|tool_call:begin|>k0k0k0k0k0<|tool_call:name|>now<|tool_call:args|>{}<|tool_call:end|><|calls|>", "", "Hm.",
+		[]testCall{{"a1b2c3d4e5", "get_weather", `{"city": "Paris", "days": 3}`}, {"k0k0k0k0k0", "now", `{}`}},
+	},
+	{
+		"solar", "<|begin|>assistant", "<|content|>I look.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>now<|tool_call:args|>{}<|tool_call:end|>", "I look.", "",
+		[]testCall{{"a1b2c3d4e5", "now", `{}`}},
+	},
+	{"solar", "<|begin|>assistant<|think|>", "Hm.<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>now<|tool_call:args|>{}<|tool_call:end|>", "", "Hm.", []testCall{{"a1b2c3d4e5", "now", `{}`}}},
+	{"solar", "<|begin|>assistant", "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>unknown<|tool_call:args|>{}<|tool_call:end|>", "<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>unknown<|tool_call:args|>{}<|tool_call:end|>", "", nil},
 	// Kimi K3.
 	{"k3", "<|open|>think<|sep|>", "Hm.<|close|>think<|sep|><|open|>response<|sep|>Text.<|close|>response<|sep|><|close|>message<|sep|>", "Text.", "Hm.", nil},
 	{"k3", "", "<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>The <|open|> tag.<|close|>response<|sep|>", "The <|open|> tag.", "Hm.", nil},

@@ -145,7 +145,7 @@ func (p *Parser) part(t part) bool {
 		return p.name()
 	case partIdentifier:
 		if p.literal(t.text) {
-			p.call.id = p.word("[ \t\r\n")
+			p.call.id = p.word("[< \t\r\n")
 		}
 		return true
 	case partOptional:

@@ -192,7 +192,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 
 // thought is a thought that has begun, and the text after it. A call may end it, as in the parser.
 func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
-	e := grammar.Sequence(c.Until(split(t.close)...), gap, after)
+	e := grammar.Sequence(c.Until(split(t.close)...), gap, grammar.Optional(c.text(f.speaker)), after)
 	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
 		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{split(t.close), split(form.open)}, 1, nil)))
 	}

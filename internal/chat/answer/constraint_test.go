@@ -29,7 +29,7 @@ var controls = []string{
 	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
 	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
 	"<|tool_call>", "<tool_call|>", "<|open|>", "<|close|>", "<|sep|>", "<|tools_prefix|>", "<|tools_suffix|>", "<tool_calls:opensource>", "<|tool_call_start|>",
-	"<arg_value:opensource>", "<|inner_suffix|>", "]<]minimax[>[", "<|eom|>",
+	"<arg_value:opensource>", "<|inner_suffix|>", "<|tool_calls|>", "<|tool_call:begin|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "]<]minimax[>[", "<|eom|>",
 }
 
 // vocabulary has a token for each byte, the closings, the controls where there are any, and the end.

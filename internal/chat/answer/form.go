@@ -162,8 +162,8 @@ var (
 	lfm2          = form{open: "<|tool_call_start|>", list: true, call: []part{{kind: partPython}}, close: "<|tool_call_end|>"}
 )
 
-// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Hunyuan's dense models, Kimi K2,
-// Functionary.
+// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Hunyuan's dense models, Kimi K2, Solar
+// Open, Functionary.
 var (
 	mistral = form{
 		open: "[TOOL_CALLS]",
@@ -194,6 +194,14 @@ var (
 			{kind: partNumber, text: "functions."},
 			space,
 			lit("<|tool_call_argument_begin|>"), space, args, space, lit("<|tool_call_end|>"),
+		},
+	}
+	solarOpen = form{
+		open: "<|tool_calls|>", many: true,
+		call: []part{
+			lit("<|tool_call:begin|>"),
+			{kind: partIdentifier},
+			lit("<|tool_call:name|>"), toolName, lit("<|tool_call:args|>"), space, args, space, lit("<|tool_call:end|>"),
 		},
 	}
 	functionary31 = form{open: "<function=", call: []part{toolName, lit(">"), space, args, space, lit("</function>")}}

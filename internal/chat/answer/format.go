@@ -24,7 +24,7 @@ type Format struct {
 	channels *channels // an answer is several messages; nil: it is one
 }
 
-// A thought is the markers around a model's thoughts. A template shows one of them, or the sign, if there is one.
+// A thought is the markers around a model's thoughts. A template shows one of them or, if there is one, the sign.
 type thought struct{ open, close, sign string }
 
 // Name returns the format's name, for logs.
@@ -44,6 +44,7 @@ var otherThoughts = []thought{
 	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ""},
 	{"<think" + hy3 + ">", "</think" + hy3 + ">", "<think{}>"},
 	{"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|end_of_msg|>"}, // Kimi K3
+	{"<|think|>", "<|end|>", solarBegin + "<|think|>"},
 }
 
 // A wrapping is markers around an answer's text, with the text in templates that identifies them.
@@ -55,7 +56,11 @@ type wrapping struct {
 	speaker           string // a text's beginning that a template may ask for, without meaning to a reader
 }
 
-// wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B and Kimi K3.
+// solarBegin begins each message of an answer of Solar Open: its thoughts, its text and its calls.
+const solarBegin = "<|begin|>assistant"
+
+// wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B, Kimi K3 and
+// Solar Open.
 var wrappings = []wrapping{
 	{sign: "<response></response>", open: "<response>", close: "</response>"},
 	{sign: "<|START_RESPONSE|>", open: "<|START_RESPONSE|>", close: "<|END_RESPONSE|>"},
@@ -65,6 +70,7 @@ var wrappings = []wrapping{
 		sign: "<|end_of_msg|>", open: "<|open|>response<|sep|>", close: "<|close|>response<|sep|>", empty: true,
 		end: "<|close|>message<|sep|>",
 	},
+	{sign: solarBegin + "<|content|>", open: "<|content|>", close: "<|end|>", end: "<|calls|>", speaker: solarBegin},
 }
 
 // signs are the texts in templates that identify forms, more specific ones first.
@@ -83,6 +89,7 @@ var signs = []struct {
 	{"kimi-k3", []string{"<|open|>", "<|close|>", "<|end_of_msg|>"}, []*form{&kimiK3}, true},
 	{"hy3", []string{"<arg_key{}>", hy3}, []*form{&hunyuan3}, true},
 	{"apertus", []string{"<|tools_prefix|>"}, []*form{&apertus}, true},
+	{"solar-open", []string{"<|tool_call:begin|>"}, []*form{&solarOpen}, true},
 	{"minimax-m3", []string{minimaxPrefix}, []*form{&minimaxM3}, true},
 	{"minimax-m2", []string{"<minimax:tool_call>"}, []*form{&minimaxM2}, false},
 	{"minimax-m1", []string{`<tool_calls>\n{`}, []*form{&minimaxM1, &apriel}, false},
@@ -136,7 +143,11 @@ func FormatOf(source string, tools, calls bool) *Format {
 	f.thoughts = slices.Clone(commonThoughts)
 	f.thinks = strings.Contains(source, commonThoughts[0].open) || strings.Contains(source, commonThoughts[0].close)
 	for _, t := range otherThoughts {
-		if strings.Contains(source, t.open) || strings.Contains(source, t.close) || t.sign != "" && strings.Contains(source, t.sign) {
+		shown := strings.Contains(source, t.open) || strings.Contains(source, t.close)
+		if t.sign != "" {
+			shown = strings.Contains(source, t.sign)
+		}
+		if shown {
 			f.thoughts = append([]thought{t}, f.thoughts...)
 			f.thinks = true
 		}

@@ -74,6 +74,10 @@ var around = map[string]struct {
 		`<|tool_calls_section_begin|><|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{"path": "a.py", "content": "`, `"}<|tool_call_end|><|tool_calls_section_end|>`,
 		[]string{"<|tool_call_end|>", "<|tool_calls_section_end|>"},
 	},
+	"solar": {
+		`<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>write<|tool_call:args|>{"path": "a.py", "content": "`, `"}<|tool_call:end|>`,
+		[]string{"<|tool_call:end|>", "<|calls|>", "<|end|>"},
+	},
 	"gemma":   {`<|tool_call>call:write{content:<|"|>`, `<|"|>,path:<|"|>a.py<|"|>}<tool_call|>`, []string{"<tool_call|>", "}<tool_call|>", "{a:1}"}},
 	"mistral": {`[TOOL_CALLS]write[ARGS]{"path": "a.py", "content": "`, `"}`, []string{"[TOOL_CALLS]now[ARGS]{}"}},
 }
