@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan-dense": "<tool_calls><tool_call>function_name\n```json", "solar": "<|begin|>assistant<|think|><|begin|>assistant<|content|><|tool_call:begin|>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
+	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan-dense": "<tool_calls><tool_call>function_name\n```json", "minicpm5": `<function name="<param name="`, "solar": "<|begin|>assistant<|think|><|begin|>assistant<|content|><|tool_call:begin|>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -76,6 +76,17 @@ var answerCases = []struct {
 	// GLM.
 	{"glm", "", "\n<think>Hm.</think>\nI look.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>", "I look.", "Hm.", []testCall{tc("get_weather", `{"city":"Paris","days":2}`)}},
 	{"glm", "<think>", "Hm.</think><tool_call>get_weather_map<arg_key>zoom</arg_key><arg_value>2.5</arg_value></tool_call><tool_call>now</tool_call>", "", "Hm.", []testCall{tc("get_weather_map", `{"zoom":2.5}`), tc("now", `{}`)}},
+	// MiniCPM5.
+	{
+		"minicpm5", "<think>\n", "Hm.\n</think>\n\nI look.\n<function name=\"get_weather\"><param name=\"city\">São \"4\"</param><param name=\"days\">3</param><param name=\"wind\">True</param><param name=\"options\">{\"a\": [1]}</param></function>\n<function name=\"now\"></function>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"São \"4\"","days":3,"wind":true,"options":{"a": [1]}}`), tc("now", `{}`)},
+	},
+	{
+		"minicpm5", "", "<function name=\"get_weather\">\n<param name=\"city\"><![CDATA[a </param> & <b>\nc]]></param>\n<param name=\"unit\"><![CDATA[C]]></param>\n</function>", "", "",
+		[]testCall{tc("get_weather", `{"city":"a </param> & <b>\nc","unit":"C"}`)},
+	},
+	{"minicpm5", "", "<function name=\"unknown\"></function>", "<function name=\"unknown\"></function>", "", nil},
+	{"minicpm5", "", "<function name=\"get_weather\"><param name=\"city\"><![CDATA[Rome</param></function>", "<function name=\"get_weather\"><param name=\"city\"><![CDATA[Rome</param></function>", "", nil},
 	// DeepSeek.
 	{
 		"r1", "<think>\n", "Hm.\n</think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "", "Hm.",

@@ -63,6 +63,9 @@ func (p *Parser) tagged(t *tags) bool {
 
 // argument reads an argument and the tag after it.
 func (p *Parser) argument(t *tags, par *parameter) bool {
+	if t.quotes[0] != "" && p.literal(t.quotes[0]) {
+		t = t.quoted()
+	}
 	if par.text() && !par.null() {
 		return p.streamed(t)
 	}

@@ -360,7 +360,7 @@ func (c *composer) one(f *form, tool int) grammar.Expr {
 }
 
 // special are texts that may be tokens without bytes.
-var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\]<\]minimax\[>\[|\[BEGIN FINAL RESPONSE\]`)
+var special = regexp.MustCompile(`<(?:function|param)\b|<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\]<\]minimax\[>\[|\[BEGIN FINAL RESPONSE\]`)
 
 // split cuts a text into those that may be special tokens and others.
 func split(s string) []string {
@@ -467,17 +467,11 @@ func (c *composer) value(tool int, p *parameter) grammar.Expr {
 // tagged is a tool's arguments one by one, and the text after them up to the end of the call. A text continues if the
 // tag that ends an argument is not followed by what may come then, as in the parser.
 func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
-	t := taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
-	end := grammar.End(split(k.close))
-	t.ends = []grammar.End{append(append(slices.Clone(end), grammar.Gap), split(k.open)...)}
-	for i, text := range f.tail() {
-		end = append(append(end, grammar.Gap), split(text)...)
-		if i > 0 {
-			t.tail = grammar.Sequence(t.tail, gap)
-		}
-		t.tail = grammar.Sequence(t.tail, c.text(text))
+	t := c.taggedCall(f, k, tool)
+	if k.quotes[0] != "" {
+		t.quoted = c.taggedCall(f, k.quoted(), tool)
+		t.ends = slices.Insert(t.ends, 1, grammar.End{k.quotes[0]}) // without quotes, a text does not hold the first one
 	}
-	t.ends, t.nested = append(t.ends, end), split(f.begins())
 	params := c.o.Tools[tool].parameters()
 	if len(c.o.Tools[tool].Parameters) == 0 { // any arguments
 		named := grammar.Sequence(identifier, c.middle(k))
@@ -504,9 +498,25 @@ type taggedCall struct {
 	*composer
 	tags   *tags
 	tool   int
-	ends   []grammar.End // of texts: before another argument, and at the call's end
+	ends   []grammar.End // of texts: first before another argument, last at the call's end
 	nested grammar.End   // the beginning of a call
 	tail   grammar.Expr  // what ends the call
+	quoted *taggedCall   // the same with values in quotes; nil: there are no quotes
+}
+
+func (c *composer) taggedCall(f *form, k *tags, tool int) *taggedCall {
+	t := &taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
+	end := grammar.End(split(k.close))
+	t.ends = []grammar.End{append(append(slices.Clone(end), grammar.Gap), split(k.open)...)}
+	for i, text := range f.tail() {
+		end = append(append(end, grammar.Gap), split(text)...)
+		if i > 0 {
+			t.tail = grammar.Sequence(t.tail, gap)
+		}
+		t.tail = grammar.Sequence(t.tail, c.text(text))
+	}
+	t.ends, t.nested = append(t.ends, end), split(f.begins())
+	return t
 }
 
 // begun is the text after the call's beginning or after a value with its tag: the name of one of the next arguments and
@@ -519,8 +529,16 @@ func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
 	return more
 }
 
-// value is a value of a parameter, the tag after it and what follows.
+// value is a value of a parameter, the tag after it and what follows. A text may be in quotes.
 func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
+	e := t.unquoted(p, next, over)
+	if t.quoted != nil && (p.text() || len(p.types) == 0) {
+		e = grammar.Choice(e, grammar.Sequence(t.text(t.tags.quotes[0]), t.quoted.unquoted(p, next, over)))
+	}
+	return e
+}
+
+func (t *taggedCall) unquoted(p *parameter, next grammar.Expr, over bool) grammar.Expr {
 	k, typed := t.tags, grammar.Sequence()
 	is := func(types ...string) {
 		var all []grammar.Expr
@@ -549,7 +567,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 	case p.text() || len(p.types) == 0:
 		text := grammar.Sequence(t.UpTo(t.ends, 0, t.nested), next)
 		if over {
-			text = grammar.Choice(text, t.UpTo(t.ends, 1, t.nested))
+			text = grammar.Choice(text, t.UpTo(t.ends, len(t.ends)-1, t.nested))
 		}
 		return grammar.Sequence(typed, text)
 	}

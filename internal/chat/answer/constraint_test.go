@@ -21,6 +21,7 @@ var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
 	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`, "</parameter></function></tool_call>",
 	"]<]minimax[>[</city>", "]<]minimax[>[</invoke>", "]<]minimax[>[", "</x>", "</parameter></function></seed:tool_call>", "<|close|>argument<|sep|>", "</arg_value:opensource>", "</parameter></invoke></minimax:tool_call>", "<|eom|>", "</atem:parameter></atem:invoke></atem:function_calls>",
+	"</param></function>", "]]></param></function>",
 	"</arg_value:opensource></tool_call:opensource>", "<|close|>argument<|sep|><|close|>call<|sep|>", "</think:opensource>", "<|close|>think<|sep|>", "<|inner_suffix|>", "</arg_value></tool_call>", "</｜DSML｜parameter></｜DSML｜invoke>",
 }
 
@@ -130,6 +131,23 @@ func TestGrammarsBeginWhereCallsBegin(t *testing.T) {
 		}
 		if held < 12 {
 			t.Errorf("only %d calls were held to a grammar", held)
+		}
+	}
+}
+
+// TestTagsMayBeTokens: the tags of MiniCPM5's calls are tokens that stand for no bytes.
+func TestTagsMayBeTokens(t *testing.T) {
+	v, texts := vocabulary(t, []string{"<function", "</function>", "<param", "</param>"})
+	const text = `<function name="get_weather"><param name="city"><![CDATA[a & b]]></param><param name="days">3</param></function><function name="now"></function>`
+	for _, required := range []bool{false, true} {
+		s := compile(t, constraint(t, FormatOf(sources["minicpm5"], true, true), ConstraintOptions{Tools: testTools, Parallel: true, Required: required}), v)
+		for i, id := range tokens(texts, text) {
+			if err := s.Accept(id); err != nil {
+				t.Fatalf("required %v, token %d: %v", required, i, err)
+			}
+		}
+		if !s.CanEnd() || s.Accept('!') == nil {
+			t.Errorf("required %v: the calls may not end, or anything may follow them", required)
 		}
 	}
 }

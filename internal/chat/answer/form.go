@@ -57,8 +57,16 @@ type tags struct {
 	middle []string // with white space between
 	close  string
 	typed  []typing  // one of them follows middle
+	quotes [2]string // text around a value that may hold tags; empty if there is none
 	lines  bool      // the value is on separate lines
 	json   [2]string // text around all arguments as a JSON object, which may come instead; empty if it may not
+}
+
+// quoted returns the tags of a value in quotes, after the first quote.
+func (t *tags) quoted() *tags {
+	q := *t
+	q.close, q.quotes = t.quotes[1]+t.close, [2]string{}
+	return &q
 }
 
 // A typing is a text that names the JSON Schema types of a value; without types, any but a string.
@@ -228,7 +236,8 @@ var gemma = form{open: "<|tool_call>", call: []part{space, lit("call:"), space, 
 // hy3 ends the names of Hy3's tags.
 const hy3 = ":opensource"
 
-// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, Hy3, MiniMax M2, DeepSeek V3.2 and V4, Kimi K3.
+// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, MiniCPM5, Hy3, MiniMax M2, DeepSeek V3.2 and V4, Kimi
+// K3.
 var (
 	coder = form{open: "<tool_call>", close: "</tool_call>", call: []part{
 		space, lit("<function="), toolName, lit(">"), space,
@@ -251,6 +260,11 @@ var (
 		toolName, space,
 		{kind: partTagged, tags: tags{open: "<arg_key>", middle: []string{"</arg_key>", "<arg_value>"}, close: "</arg_value>"}},
 		space, lit("</tool_call>"),
+	}}
+	minicpm5 = form{open: `<function name="`, call: []part{
+		toolName, lit(`">`), space,
+		{kind: partTagged, tags: tags{open: `<param name="`, middle: []string{`">`}, quotes: [2]string{"<![CDATA[", "]]>"}, close: "</param>"}},
+		space, lit("</function>"),
 	}}
 	hunyuan3 = form{
 		open: "<tool_calls" + hy3 + ">", many: true, close: "</tool_calls" + hy3 + ">",

@@ -35,6 +35,7 @@ func TestTextsBeginAfterThoughts(t *testing.T) {
 		{"gemma", "<|channel>thought\n<channel|>", "{\"n\": 4}", ""},
 		{"k3", "<|open|>think<|sep|>", "Hm.<|close|>think<|sep|><|open|>response<|sep|>{\"n\": 4}<|close|>response<|sep|><|close|>message<|sep|>", "Hm."},
 		{"k3", "<|open|>response<|sep|>", "{\"n\": 4}", ""},
+		{"minicpm5<think>", "<think>\n", "Hm.\n</think>\n\n{\"n\": 4}", "Hm."},
 		{"solar", "<|begin|>assistant", "<|think|>Hm.<|end|><|begin|>assistant<|content|>{\"n\": 4}<|end|>", "Hm."},
 		{"solar", "<|begin|>assistant<|think|><|end|><|begin|>assistant", "<|content|>{\"n\": 4}", ""},
 		{"hy3", "<think:opensource></think:opensource>", "{\"n\": 4}", ""},

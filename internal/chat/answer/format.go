@@ -102,6 +102,7 @@ var signs = []struct {
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
 	{"hunyuan", []string{"<tool_calls>", "```json"}, []*form{&hunyuan, &apriel}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
+	{"minicpm5", []string{`<function name="`, `<param name="`}, []*form{&minicpm5}, false},
 	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
 	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &hermesList, &coderBare}, false},
 	{"hermes", []string{"<tool_call>"}, []*form{&hermes, &hermesList}, false},

@@ -74,6 +74,10 @@ var around = map[string]struct {
 		`<|tool_calls_section_begin|><|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{"path": "a.py", "content": "`, `"}<|tool_call_end|><|tool_calls_section_end|>`,
 		[]string{"<|tool_call_end|>", "<|tool_calls_section_end|>"},
 	},
+	"minicpm5": {
+		"<function name=\"write\"><param name=\"path\">a.py</param><param name=\"content\"><![CDATA[", "]]></param></function>",
+		[]string{"print('</param>')", "</param></function>", "]]>", "]]>\n</function>", "<![CDATA[x", "a\n<param name=\"b\">1", "\n\n"},
+	},
 	"solar": {
 		`<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>write<|tool_call:args|>{"path": "a.py", "content": "`, `"}<|tool_call:end|>`,
 		[]string{"<|tool_call:end|>", "<|calls|>", "<|end|>"},
@@ -136,21 +140,43 @@ func TestTextsThatHoldTags(t *testing.T) {
 // TestHeldToRequired: a call cannot end without the arguments that it needs, whatever its texts hold.
 func TestHeldToRequired(t *testing.T) {
 	v, texts := vocabulary(t, nil)
-	for _, text := range []string{
-		"<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>",
-		"<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=mode>",
-		"<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nb\n</parameter>\n<parameter=mode>\nx",
-		"<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nb\n</parameter>\n</function>\n</tool_call>\nDone",
+	for _, k := range []struct{ format, text string }{
+		{"coder", "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>"},
+		{"coder", "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=mode>"},
+		{"coder", "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nb\n</parameter>\n<parameter=mode>\nx"},
+		{"coder", "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nb\n</parameter>\n</function>\n</tool_call>\nDone"},
+		{"minicpm5", "<function name=\"write\"><param name=\"path\">a</param></function>"},
 	} {
-		s := compile(t, constraint(t, FormatOf(sources["coder"], true, true), ConstraintOptions{Tools: writeTools, Required: true, Plain: true}), v)
+		s := compile(t, constraint(t, FormatOf(sources[k.format], true, true), ConstraintOptions{Tools: writeTools, Required: true, Plain: true}), v)
 		var err error
-		for _, id := range tokens(texts, text) {
+		for _, id := range tokens(texts, k.text) {
 			if err = s.Accept(id); err != nil {
 				break
 			}
 		}
 		if err == nil {
-			t.Errorf("%q is allowed", text)
+			t.Errorf("%q is allowed", k.text)
+		}
+	}
+}
+
+// TestQuotesClose: a call with a value that only begins in quotes cannot end.
+func TestQuotesClose(t *testing.T) {
+	v, texts := vocabulary(t, nil)
+	f := FormatOf(sources["minicpm5"], true, true)
+	for text, closed := range map[string]bool{
+		"<function name=\"write\"><param name=\"path\"><![CDATA[a]]></param><param name=\"content\">b</param></function>": true,
+		"<function name=\"write\"><param name=\"path\"><![CDATA[a</param><param name=\"content\">b</param></function>":    false,
+	} {
+		s := compile(t, constraint(t, f, ConstraintOptions{Tools: writeTools, Required: true, Plain: true}), v)
+		for _, id := range tokens(texts, text) {
+			if err := s.Accept(id); err != nil {
+				t.Errorf("%q: %v", text, err)
+				break
+			}
+		}
+		if s.CanEnd() != closed {
+			t.Errorf("%q may end: %v", text, s.CanEnd())
 		}
 	}
 }
