@@ -143,6 +143,14 @@ func (s *Schema) Part(pointer string) (Expr, error) {
 	return Expr{e}, nil
 }
 
+// PythonPart is Part with Python's literals beside JSON's: True, False and None, and single quotes around strings that
+// have no other bound than an enum.
+func (s *Schema) PythonPart(pointer string) (Expr, error) {
+	s.c.python = true
+	defer func() { s.c.python = false }()
+	return s.Part(pointer)
+}
+
 // Grammar returns the grammar of root's texts.
 func (b *Builder) Grammar(root Expr) (*Grammar, error) {
 	rules := slices.Clone(b.rules)

@@ -37,6 +37,37 @@ func TestComposedGrammars(t *testing.T) {
 	}
 }
 
+// TestPythonParts: a part may have Python's literals beside JSON's, and another part of the same schema has JSON's alone.
+func TestPythonParts(t *testing.T) {
+	b := NewBuilder(t.Context())
+	s, err := b.Schema([]byte(`{"type":"array","items":{"anyOf":[{"type":["string","boolean","null"]},{"type":"object","properties":{"a":{"enum":["it's\"",1]},"b":{"type":"string","maxLength":1}}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := s.Part("#")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asPython, err := s.PythonPart("#")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.Grammar(Choice(Sequence(Literal("JSON "), asJSON), Sequence(Literal("Python "), asPython)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustCompile(t, g, byteVocabulary(t))
+	for text, want := range map[string]bool{
+		`JSON ["a", true, null, {"a":"it's\"","b":"x"}]`: true, `JSON ['a']`: false, `JSON [True]`: false, `JSON [None]`: false, `JSON [{'a':1}]`: false, `JSON [{"a":'it\'s"'}]`: false,
+		`Python ["a", true, null, {"a":"it's\"","b":"x"}]`: true, `Python ['a', True, False, None, {'a': 'it\'s"', 'b': "x"}]`: true, "Python ['it\\'s\n\"a\" é']": true, `Python ['it's']`: false,
+		`Python ["a']`: false, `Python [{"b":'x'}]`: false, `Python [TRUE]`: false, "Python [\"\n\"]": false,
+	} {
+		if got := accepts(c, text); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+}
+
 // TestMarkersAreTextsOrTokens holds that a marker is a token without bytes where the vocabulary has it, also within
 // what ends a text.
 func TestMarkersAreTextsOrTokens(t *testing.T) {

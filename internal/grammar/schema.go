@@ -62,6 +62,7 @@ type schemas struct {
 
 	patterns map[string]*dfa // by their texts
 
+	python   bool     // see PythonPart
 	tolerant bool     // unsupported keywords are ignored, and listed in loose
 	loose    []string // at most maxLoose
 }
@@ -185,6 +186,9 @@ func (c *schemas) rule(key, name string, build func() (*expr, error)) (*expr, er
 	known := c.shared
 	if strings.HasPrefix(key, refers) {
 		known = c.known
+	}
+	if c.python {
+		key = "python " + key
 	}
 	if i, ok := known[key]; ok {
 		return reference(i), nil
@@ -359,9 +363,9 @@ func (c *schemas) plain(v *value, path string) (*expr, error) {
 		case "integer":
 			e, err = c.integer(v, path)
 		case "boolean":
-			e = choice(literal("true"), literal("false"))
+			e = choice(c.scalar(truth(true)), c.scalar(truth(false)))
 		case "null":
-			e = literal("null")
+			e = c.scalar(&value{kind: 'n'})
 		}
 		if err != nil {
 			return nil, err
@@ -429,17 +433,33 @@ func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, e
 	var subs []*expr
 	for _, e := range list {
 		if slices.ContainsFunc(allowed, e.is) {
-			text := e.json()
-			if err := c.spend(path, 0, exprBytes+len(text)); err != nil {
+			if err := c.spend(path, 0, exprBytes+len(e.json())); err != nil {
 				return nil, err
 			}
-			subs = append(subs, literal(text))
+			subs = append(subs, c.scalar(e))
 		}
 	}
 	if len(subs) == 0 {
 		return nil, fmt.Errorf("%s: no value of the enum or const is of the type", path)
 	}
 	return choice(subs...), nil
+}
+
+// scalar returns the spellings of a value. Only one that is no object and no list has Python's, too.
+func (c *schemas) scalar(v *value) *expr {
+	text := v.json()
+	if !c.python {
+		return literal(text)
+	}
+	switch v.kind {
+	case '"':
+		return choice(literal(text), literal(singleQuoted(text)))
+	case 't', 'f':
+		return choice(literal(text), literal(strings.ToUpper(text[:1])+text[1:]))
+	case 'n':
+		return choice(literal(text), literal("None"))
+	}
+	return literal(text)
 }
 
 // is reports whether v is of a type of JSON Schema's.

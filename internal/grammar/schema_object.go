@@ -139,7 +139,7 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 			err = c.spend(at, 0, 8*exprBytes+len(name))
 		}
 		if err == nil {
-			out = append(out, property{name, isNeeded[name], sequence(literal(quote(name)), colon, e)})
+			out = append(out, property{name, isNeeded[name], sequence(c.scalar(&value{kind: '"', text: name}), colon, e)})
 		}
 		return err
 	}

@@ -24,22 +24,41 @@ func spelled(ranges []runeRange) *expr {
 	return choice(subs...)
 }
 
+// singleRunes are the characters that stand for themselves in single quotes, where models leave lines and tabs as they
+// are.
+var singleRunes = complement(normalise([]runeRange{{0, '\t' - 1}, {'\n' + 1, 0x1F}, {'\'', '\''}, {'\\', '\\'}}))
+
 // stringChar returns one character within a JSON string, in any spelling.
-func stringChar() *expr {
+func stringChar() *expr { return charOf(plainRunes, `"\/bfnrt`) }
+
+// charOf returns one of the plain characters, or a character after a backslash: one of short, or u and its number.
+func charOf(plain []runeRange, short string) *expr {
 	hex := class(runeRange{'0', '9'}, runeRange{'a', 'f'}, runeRange{'A', 'F'})
 	notD := class(runeRange{'0', '9'}, runeRange{'a', 'c'}, runeRange{'e', 'f'}, runeRange{'A', 'C'}, runeRange{'E', 'F'})
 	high := sequence(oneOf("dD"), oneOf("89abAB"), hex, hex)
 	low := sequence(oneOf("dD"), oneOf("cdefCDEF"), hex, hex)
 	below := sequence(oneOf("dD"), class(runeRange{'0', '7'}), hex, hex)
-	return choice(class(plainRunes...),
-		sequence(literal(`\`), oneOf(`"\/bfnrt`)),
+	return choice(class(plain...),
+		sequence(literal(`\`), oneOf(short)),
 		sequence(literal(`\u`), choice(sequence(notD, hex, hex, hex), below, sequence(high, literal(`\u`), low))))
 }
 
 func quoted(e *expr) *expr { return sequence(literal(`"`), e, literal(`"`)) }
 
+// singleQuoted returns a JSON string in single quotes, as in Python.
+func singleQuoted(text string) string {
+	return "'" + strings.NewReplacer(`\\`, `\\`, `\"`, `"`, "'", `\'`).Replace(text[1:len(text)-1]) + "'"
+}
+
 func (c *schemas) anyString() (*expr, error) {
-	return c.rule("string", "any string", func() (*expr, error) { return quoted(repeat(stringChar(), 0, unbounded)), nil })
+	return c.rule("string", "any string", func() (*expr, error) {
+		e := sized(0, unbounded)
+		if c.python {
+			single := literal("'")
+			e = choice(e, sequence(single, repeat(charOf(singleRunes, `'"\bfnrt`), 0, unbounded), single))
+		}
+		return e, nil
+	})
 }
 
 // formats are the supported formats as patterns, after the RFCs that JSON Schema's validation vocabulary (section 7.3)

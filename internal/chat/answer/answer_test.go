@@ -78,8 +78,8 @@ var answerCases = []struct {
 	{"glm", "<think>", "Hm.</think><tool_call>get_weather_map<arg_key>zoom</arg_key><arg_value>2.5</arg_value></tool_call><tool_call>now</tool_call>", "", "Hm.", []testCall{tc("get_weather_map", `{"zoom":2.5}`), tc("now", `{}`)}},
 	// MiniCPM5.
 	{
-		"minicpm5", "<think>\n", "Hm.\n</think>\n\nI look.\n<function name=\"get_weather\"><param name=\"city\">São \"4\"</param><param name=\"days\">3</param><param name=\"wind\">True</param><param name=\"options\">{\"a\": [1]}</param></function>\n<function name=\"now\"></function>", "I look.", "Hm.",
-		[]testCall{tc("get_weather", `{"city":"São \"4\"","days":3,"wind":true,"options":{"a": [1]}}`), tc("now", `{}`)},
+		"minicpm5", "<think>\n", "Hm.\n</think>\n\nI look.\n<function name=\"get_weather\"><param name=\"city\">São \"4\"</param><param name=\"days\">3</param><param name=\"wind\">True</param><param name=\"options\">{'a': ['</param></function>', None]}</param></function>\n<function name=\"now\"></function>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"São \"4\"","days":3,"wind":true,"options":{"a":["</param></function>",null]}}`), tc("now", `{}`)},
 	},
 	{
 		"minicpm5", "", "<function name=\"get_weather\">\n<param name=\"city\"><![CDATA[a </param> & <b>\nc]]></param>\n<param name=\"unit\"><![CDATA[C]]></param>\n</function>", "", "",
@@ -167,6 +167,7 @@ var answerCases = []struct {
 	{"apertus", "", "<|inner_prefix|>Hm.<|tools_prefix|>[{\"now\": {}}]<|tools_suffix|>", "", "Hm.", []testCall{tc("now", `{}`)}},
 	{"apertus", "", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "", nil},
 	{"lfm2", "", "<think>Hm.</think><|tool_call_start|>[get_weather(city='Rome', days=3, options={\"a\": [1, true]}), now()]<|tool_call_end|>Done.", "Done.", "Hm.", []testCall{tc("get_weather", `{"city":"Rome","days":3,"options":{"a":[1,true]}}`), tc("now", `{}`)}},
+	{"lfm2", "", "<|tool_call_start|>[get_weather(city='it\\'s \"4\"\nor', wind=True, options={'a': ['b', None]}, unit='C')]<|tool_call_end|>", "", "", []testCall{tc("get_weather", `{"city":"it's \"4\"\nor","wind":true,"options":{"a":["b",null]},"unit":"C"}`)}},
 	{"gigachat", "", "Text.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
 	{"gigachat1", "", "Text.<|function_call|>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
 	{"nemotron2", "", "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</TOOLCALL>", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},

@@ -101,21 +101,23 @@ func (p *Parser) written(raw []byte, k *kinds, lines bool) {
 	putText(string(raw), p.arg)
 }
 
-// compoundArgument reads an object or a list in JSON; the tag that ends an argument has no effect within its strings.
-// It reports whether there was one; else nothing was read.
+// compoundArgument reads an object or a list in JSON or as in Python; the tag that ends an argument has no effect within
+// its strings. It reports whether there was one; else nothing was read.
 func (p *Parser) compoundArgument(t *tags) bool {
 	p.flush()
 	start, had := p.pos, len(p.call.args)
 	p.holding = true
 	defer func() { p.holding = false }()
-	p.space()
-	if c, ok := p.peek(); ok && (c == '{' || c == '[') && p.value(p.arg, 0) {
+	for _, read := range []func(func(byte), int) bool{p.value, p.pythonValue} {
 		p.space()
-		if p.literal(t.close) {
-			return true
+		if c, ok := p.peek(); ok && (c == '{' || c == '[') && read(p.arg, 0) {
+			p.space()
+			if p.literal(t.close) {
+				return true
+			}
 		}
+		p.pos, p.call.args = start, p.call.args[:had]
 	}
-	p.pos, p.call.args = start, p.call.args[:had]
 	return false
 }
 

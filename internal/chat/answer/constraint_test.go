@@ -95,8 +95,8 @@ func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State 
 
 // otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
 var otherForms = []string{
-	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "many", "'a': [1, T", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
-	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`, `a <|"|> b`, "city: Rome", "|>json type=", "city='Rome'", "nullish", "I look.\n<atem",
+	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "_end|>Done.", "many", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
+	`"tool_call_id": 1`, "=now>\n</function>", `a <|"|> b`, "city: Rome", "|>json type=", "nullish", "I look.\n<atem",
 }
 
 // TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and

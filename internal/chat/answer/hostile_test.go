@@ -56,9 +56,11 @@ func TestHostileAnswersTakeLinearTime(t *testing.T) {
 		"M3's texts":           `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<city>` + repeat("]<]minimax"),
 		"Kimi K3's arguments":  `<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>` + repeat("<|close|>argument"),
 		"Gemma's quotes":       `<|tool_call>call:get_weather{city:` + repeat(bareQuote),
+		"values in quotes":     `<function name="get_weather"><param name="city"><![CDATA[` + repeat("]]></param><"),
+		"lists as in Python":   `<tool_call><function=get_weather><parameter=options>` + repeat("['a',"),
 		"Gemma's objects":      `<|tool_call>call:get_weather{options:` + repeat("{a:"),
 	} {
-		for _, format := range []string{"coder", "harmony", "pythonic", "generic", "gemma", "muse", "k3", "m3"} {
+		for _, format := range []string{"coder", "harmony", "pythonic", "generic", "gemma", "muse", "k3", "m3", "minicpm5"} {
 			f := FormatOf(sources[format], format != "generic", true)
 			begin := testenv.ProcessorTime(t)
 			p := f.NewParser(Options{Tools: testTools})
