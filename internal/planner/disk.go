@@ -18,8 +18,7 @@ type RAM struct {
 	Beside int64 // bytes in both cases for computing, in addition to weights, keys and values
 	Mapped bool  // the file is mapped, and the system decides which parts of it are in memory
 
-	// Fits reports whether all of the model fits in memory if GPUs hold the parts that on names, as the engine counts it.
-	// It may be nil.
+	// Fits reports whether Whole is enough if GPUs hold the parts that on names, as the engine counts it. It may be nil.
 	Fits func(on placement.Layout) bool
 }
 

@@ -419,7 +419,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	loaded := *e
 	p.RAM = planner.RAM{
 		Whole: room.Whole, OnDisk: room.OnDisk, Beside: least.Activations + least.Process + least.Reading, Mapped: e.Mapped,
-		Fits: func(on placement.Layout) bool { return loaded.Fits(f, on) },
+		Fits: func(on placement.Layout) bool { return loaded.Fits(f, on, room.Whole) },
 	}
 	return planner.New(ctx, f, *p)
 }
