@@ -84,8 +84,9 @@ func Provide(f *gguf.File, o Options, on placement.Layout) (Memory, error) {
 	return p.need, err
 }
 
-// StepOf returns the tokens of the largest step of the model in f, once it is decided how it is loaded.
-func StepOf(f *gguf.File, o *Options) (int, error) {
-	_, err := o.provide(f, placement.Layout{})
+// StepOf returns the tokens of the largest step of the model in f, once it is decided how it is loaded where what on says
+// goes to GPUs.
+func StepOf(f *gguf.File, o *Options, on placement.Layout) (int, error) {
+	_, err := o.provide(f, on)
 	return o.LargestStep(), err
 }

@@ -66,9 +66,15 @@ func TestFurtherDrafts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := (&engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, Further: true}}).Memory(f, placement.Layout{})
+	o = engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, Further: true}}
+	with, err := o.Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for room, want := range map[int64]bool{with: true, with - 1: true, without - 1: false} { // without the layer it takes more than without drafts
+		if o.Fits(f, placement.Layout{}, room) != want {
+			t.Errorf("of %d bytes, %d without drafts, %d have room for it: %v", with, without, room, !want)
+		}
 	}
 	if least := int64(len(f.Tensor("blk.2.nextn.shared_head_head.weight").Data) + len(f.Tensor("blk.2.attn_q.weight").Data)); with-without < least {
 		t.Errorf("%d bytes of memory with the further layer, %d without", with, without)

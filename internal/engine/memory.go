@@ -131,6 +131,21 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	return o.least(f, c, on), nil
 }
 
+// Fits reports whether room bytes are enough for all of the model in f if GPUs hold the parts that on names, if need be
+// without the layer that predicts a further token. A model that cannot be read fits: opening it says why.
+func (o *Options) Fits(f *gguf.File, on placement.Layout, room int64) bool {
+	c, err := o.config(f)
+	if err != nil {
+		return true
+	}
+	need := o.needs(f, c, on).Need
+	if c.FurtherCached && !on.Further() {
+		c.FurtherCached = false
+		need = min(need, o.needs(f, c, on).Need)
+	}
+	return need <= room
+}
+
 // config returns the configuration in the header of f.
 func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)

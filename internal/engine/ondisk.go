@@ -206,7 +206,7 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 			c, need = without, less
 		}
 	}
-	if need.OnDisk > 0 {
+	if need.OnDisk > 0 && on.Places == nil { // GPUs have room for the step that was planned, see LongStep
 		need = o.takeLongSteps(f, c, on, need)
 	}
 	if o.Expect != nil {
@@ -241,6 +241,20 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	}
 	o.UBatch = long.UBatch
 	return m
+}
+
+// LongStep returns the UBatch for which GPUs that hold the parts that on names should be planned: that of o, unless units
+// of the model in f stay on the disk even so, and steps of a whole batch leave enough room for them.
+func (o *Options) LongStep(f *gguf.File, on placement.Layout) (int, error) {
+	c, err := o.config(f)
+	if err != nil {
+		return 0, err
+	}
+	planned := *o
+	if need := o.memory(f, c, on); need.OnDisk > 0 {
+		planned.takeLongSteps(f, c, on, need)
+	}
+	return planned.UBatch, nil
 }
 
 // withLongSteps returns o with steps of as many tokens as a batch.

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"os"
@@ -365,7 +366,7 @@ func TestStreamedSays(t *testing.T) {
 }
 
 // TestLongSteps: where units stay on the disk a step takes a whole batch of a prompt, if the user chose no size and it
-// costs little of the units' room.
+// costs little of the units' room. A GPU has room only for the step that was planned: then the plan is told of the long one.
 func TestLongSteps(t *testing.T) {
 	f := described(t, "qwen3-30b-a3b")
 	whole, err := (&engine.Options{Limits: engine.Limits{Context: 4096}}).Memory(f, placement.Layout{})
@@ -394,7 +395,15 @@ func TestLongSteps(t *testing.T) {
 			if more := o.LongSteps(f, least, c.budget); c.name != "all fits" && (more > 0) != (c.want > max(c.chosen, model.UsualStep)) {
 				t.Errorf("a plan counts %d bytes for steps of %d tokens", more, c.want)
 			}
-			if got, err := engine.StepOf(f, &o); err != nil || got != c.want {
+			on := placement.Layout{Places: make([]compute.Place, 49)}
+			beside := o
+			if step, err := beside.LongStep(f, on); err != nil || max(step, model.UsualStep) != max(c.want, model.UsualStep) {
+				t.Errorf("GPUs should be planned for steps of %d tokens, want %d: %v", step, c.want, err)
+			}
+			if got, err := engine.StepOf(f, &beside, on); err != nil || got != min(c.want, cmp.Or(c.chosen, model.UsualStep)) {
+				t.Errorf("steps of %d tokens beside a GPU: %v", got, err)
+			}
+			if got, err := engine.StepOf(f, &o, placement.Layout{}); err != nil || got != c.want {
 				t.Errorf("steps of %d tokens, want %d: %v", got, c.want, err)
 			}
 		})

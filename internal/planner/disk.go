@@ -17,6 +17,9 @@ type RAM struct {
 	OnDisk int64 // with experts on the disk
 	Beside int64 // bytes in both cases for computing, in addition to weights, keys and values
 	Mapped bool  // the file is mapped, and the system decides which parts of it are in memory
+
+	// Fits reports whether Whole is enough if GPUs hold the parts that on names, as the engine counts it. It may be nil.
+	Fits func(on placement.Layout) bool
 }
 
 // ramOf returns what a model may take of a machine's memory where nobody says how much: all, or a little less where
@@ -129,9 +132,12 @@ func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged in
 // more are in RAM than there is room for. Layers that GPUs have a part of cannot be read, so GPUs then hold whole ones.
 func (p *Planner) readsLayers(s *Solution, b *modelcost.Cost) bool {
 	const counted = 0.98 // of the room: loading takes a little more than plans count
-	ram := p.room()
-	known := ram.Whole > 0 && ram.Whole < math.MaxInt64 && !ram.Mapped
-	return known && b.ExpertsUsed == 0 && readTogether(b) == 0 && float64(s.Plan.RAM+b.Rest+ram.Beside+staged(s.Streams)) > counted*float64(ram.Whole)
+	ram, sent := p.room(), staged(s.Streams)
+	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || b.ExpertsUsed > 0 || readTogether(b) > 0 {
+		return false
+	}
+	return float64(s.Plan.RAM+b.Rest+ram.Beside+sent) > counted*float64(ram.Whole) ||
+		ram.Fits != nil && !ram.Fits(placement.Layout{Places: s.Plan.Places(), Staged: sent})
 }
 
 // room returns what the model may take of RAM.

@@ -14,8 +14,10 @@ import (
 const (
 	// The time for which threads without a core held up regions is added up, and a share of the time that passes is taken
 	// off it. At alarmLimit a trial begins. A process of the lowest priority takes 2 % of a core and is below that share.
+	// One region counts for at most alarmMost: what stops it for longer, as a debugger or a slow disk, does not share a core.
 	alarmLimit = 20 * time.Millisecond
 	alarmShare = 20
+	alarmMost  = alarmLimit / 2
 	// A trial consists of trialTurns turns, which alternate between the chosen number of threads and the other one. A
 	// turn lasts for at least trialTime and at least trialRegions regions, which are those of several layers.
 	trialTurns   = 4
@@ -89,6 +91,9 @@ func (w *width) follow(kind int) (wider bool) {
 
 // open begins a region. It reports whether more threads take part than before.
 func (w *width) open() (wider bool) {
+	if w.heldUp.Load() > 0 { // by a worker that noticed the end of its region too late
+		w.heldUp.Store(0)
+	}
 	alarmed := w.alarms >= alarmLimit && w.chosen > 1
 	if w.kind == 0 || !w.trial && !alarmed && w.chosen == w.most {
 		return false // as usual: no look at the clock, which takes as long as a small chunk
@@ -176,6 +181,6 @@ func (w *width) close() {
 	if w.preempted.Swap(false) && w.kind != 0 {
 		now := w.now()
 		w.forget(now)
-		w.alarms += now - time.Duration(since)
+		w.alarms += min(now-time.Duration(since), alarmMost)
 	}
 }

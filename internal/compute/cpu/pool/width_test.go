@@ -153,6 +153,39 @@ func TestWidthBesideOthers(t *testing.T) {
 	}
 }
 
+// TestWidthAfterStop stops the process in the middle of a region, as a debugger does, and has it idle after a worker noted
+// that a region was held up which had just ended. Neither is a reason for a trial, also not once a second.
+func TestWidthAfterStop(t *testing.T) {
+	for name, stop := range map[string]func(m *machine){
+		"stopped": func(m *machine) {
+			m.open()
+			m.wait()
+			m.clock += time.Minute
+			m.preempted.Store(true)
+			m.close()
+		},
+		"idle": func(m *machine) {
+			m.wait()
+			m.clock += time.Minute
+			m.open()
+			m.preempted.Store(true)
+			m.close()
+		},
+	} {
+		m := newMachine(2)
+		m.alone = true
+		m.took = map[int]time.Duration{1: 200 * time.Microsecond, 2: 100 * time.Microsecond}
+		for range 3 {
+			m.run(time.Second)
+			stop(m)
+		}
+		m.run(time.Second)
+		if m.trials != 0 {
+			t.Errorf("%s: %d trials", name, m.trials)
+		}
+	}
+}
+
 // TestWidthForgetsAlarms covers alarms that came while no trial could begin: after a quiet time they are no reason for one.
 func TestWidthForgetsAlarms(t *testing.T) {
 	m := newMachine(2)
