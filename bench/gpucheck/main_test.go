@@ -277,7 +277,7 @@ func TestShownSequences(t *testing.T) {
 		var rows []batchedRow
 		for _, f := range strings.Fields(test.rates) {
 			n, rate, _ := strings.Cut(f, ":")
-			rows = append(rows, batchedRow{Sequences: int(number(t, n)), GeneratedAs: number(t, rate)})
+			rows = append(rows, batchedRow{Sequences: int(number(t, n)), Rate: number(t, rate)})
 		}
 		var got []string
 		for _, row := range shownSequences(rows) {

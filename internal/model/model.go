@@ -79,7 +79,7 @@ type Model struct {
 	watch  compute.Watch
 }
 
-// loading has the Options that also say how a model's layers are bound.
+// loading has Options that are needed when a model's layers are bound.
 type loading struct {
 	orders [][]int32       // Options.Order
 	places []compute.Place // Options.Places
@@ -87,7 +87,7 @@ type loading struct {
 	bundle *bundle.File    // Options.Bundle
 }
 
-// weights are what a program bound of the file.
+// weights are what a program bound of a file's tensors.
 type weights struct {
 	program  family.Program
 	embed    nn.Embedding

@@ -544,16 +544,16 @@ func expandF16VNNI(dst *byte, w *byte, n uintptr)
 // expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
 func expandBF16VNNI(dst *byte, w *byte, n uintptr)
 
-// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptBF161AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptBF162AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptTerms1AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptTerms2AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
 // turnSumsAMX writes n tiles of sums of 16 rows each for the first tokens of 16. Scalar twin: turnSumsGeneric in prompts.go.
