@@ -155,6 +155,25 @@ func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	}}
 }
 
+// bindDraft binds the draft program that o asks for: the head, or the MTP layers of b's file.
+func (m *Model) bindDraft(ctx context.Context, b *nn.Binder, o *Options) (err error) {
+	switch {
+	case m.head != nil && o.Further:
+		if m.draft, err = m.openHead(ctx, o); err != nil {
+			return err
+		}
+	case o.Further:
+		if y := bindMTP(b, m.program, &m.Config); y != nil {
+			m.draft = y
+		}
+	}
+	if m.draft != nil {
+		m.shape = m.draft.Shape()
+		m.pass.Features.Layers = m.shape.Layers
+	}
+	return nil
+}
+
 // HeadError is the error of a draft head that fits the model but cannot be loaded. The model can.
 type HeadError struct{ Err error }
 

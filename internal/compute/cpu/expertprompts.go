@@ -44,7 +44,7 @@ func (f *experts) form(o *operand, x compute.Tensor, m *compute.Matrix, source [
 	}
 }
 
-// multiply computes n rows of m from row r on for the pairs of the i-th present expert, whose activations are o. next is
+// multiply computes n rows of m from row r on for the pairs of the i-th present expert. o has the activations, and next is
 // the memory to prefetch.
 func (f *experts) multiply(next kernel.Next, out []float32, outStride int, m *compute.Matrix, r, n int, o *operand, i, worker int) {
 	p, end := f.places(i)

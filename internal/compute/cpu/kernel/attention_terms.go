@@ -33,7 +33,7 @@ type termProduct func(config *byte, out *float32, outStride uintptr, w *byte, n 
 // row returns the bytes of a row of n elements.
 func (f *termForm) row(n int) int { return f.terms * bf16Acts(n) }
 
-// write writes x as a row, whose last group it pads with zeros.
+// write writes x as a row. It pads the last group with zeros.
 func (f *termForm) write(dst []byte, x []float32) {
 	term := bf16Acts(len(x))
 	_ = dst[:f.terms*term]
