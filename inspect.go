@@ -16,7 +16,7 @@ import (
 type Info struct {
 	Path         string // path of the file, or the name given to OpenBytes
 	Draft        string // the file of what drafts tokens for the model; empty: no other file does
-	Tower        string // path of the file by which it is shown pictures; empty: it is shown none
+	Tower        string // path of its tower's file, which computes pictures; empty: it has none
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
 	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"

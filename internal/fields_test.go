@@ -13,8 +13,8 @@ import (
 // mostFields bounds the fields of a struct that describes a model, one field for each name.
 const mostFields = 25
 
-// Whoever reads what a model is can take a struct in at a glance. Objects of foreign formats have the fields that those
-// have.
+// Structs that describe models have few fields, so that readers see them at a glance. Objects of foreign formats are
+// exempt.
 func TestModelsAreDescribedBriefly(t *testing.T) {
 	foreign := map[string]bool{"Component": true} // of tokenizer.json
 	files, structs := token.NewFileSet(), 0

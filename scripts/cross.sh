@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the binary for other systems and processors, without cgo. With the argument all, it does so for every platform
 # that the binary is meant for, and vets all packages there. Otherwise it builds for each system and each processor once,
-# because what depends on a system is alike on its processors, and what depends on a processor is alike on all systems;
-# it vets for Windows alone, which differs most from Linux.
+# because what depends on a system is the same on all its processors, and what depends on a processor is the same on all
+# systems. It vets for Windows alone, which differs most from Linux.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=(windows/amd64 darwin/arm64)

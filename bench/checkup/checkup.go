@@ -22,8 +22,8 @@ import (
 // Part is one section of the report.
 type Part struct {
 	Name, Says string        // Says completes the section's title
-	Usual      time.Duration // what it takes on the machine that it was planned for; 0: nobody knows
-	Limit      time.Duration // after it the part begins nothing new; 0: what --minutes says
+	Usual      time.Duration // what it takes on the machine that it was planned for; 0: unknown
+	Limit      time.Duration // the part begins nothing new after this time; 0: what --minutes says
 	Skip       bool          // the machine lacks what the part checks: no section is written
 	Run        func(ctx context.Context, w *Report) error
 }
@@ -33,7 +33,7 @@ type Check struct {
 	Title   string // first line of the report
 	Details string // second line: what was checked, after the processor's name; empty: nothing more
 	Parts   []Part
-	Total   time.Duration // after it no part begins anything new; 0: there is no such limit
+	Total   time.Duration // no part begins anything new after this time; 0: there is no such limit
 	out     string        // folder of sections and report
 	limit   time.Duration // after it a part begins nothing new
 	some    []int         // indices of the parts to run
@@ -66,7 +66,7 @@ func (c *Check) Configure(f *cli.Command) error {
 	return os.MkdirAll(c.out, 0o755)
 }
 
-// List prints the parts, and what they take as far as that is known.
+// List prints the parts, and how long they take where that is known.
 func (c *Check) List() {
 	sum := time.Duration(0)
 	for i, p := range c.Parts {

@@ -6,7 +6,7 @@
 //	go run ./bench/compare --ours ./powerinfer --peer llama.cpp=/path/llama-bench --peer "ik -rtr=/path/llama-bench -rtr 1" \
 //	    --model a.gguf --model b.gguf -t 1,2,4 -p 512 -n 64 --rounds 3
 //
-// Several models are put together in one table in the end, with the processor and how busy the machine was.
+// After several models one table shows all of them, with the processor and how busy the machine was.
 //
 // A mode of our own is a peer, too: --peer "dense=/path/powerinfer bench --sparse off".
 //

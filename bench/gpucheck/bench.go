@@ -28,7 +28,7 @@ type benchRow struct {
 
 func (r benchRow) test() string { return bench.Test{Prompt: r.Prompt, Gen: r.Generated}.Name() }
 
-// benched returns what a program of llama-bench's output prints.
+// benched returns the rows that a program prints in the form of llama-bench.
 func benched(ctx context.Context, program string, args ...string) ([]benchRow, error) {
 	out, err := outputOf(ctx, program, args...)
 	if err != nil {
@@ -66,7 +66,7 @@ func outputOf(ctx context.Context, program string, args ...string) ([]byte, erro
 	return out, nil
 }
 
-// program runs a program for what it does.
+// program runs a program and ignores its output.
 func program(ctx context.Context, path string, args ...string) error {
 	_, err := outputOf(ctx, path, args...)
 	return err
@@ -74,10 +74,10 @@ func program(ctx context.Context, path string, args ...string) error {
 
 // batchedRow is what the check reads of a row of llama-batched-bench's JSON.
 type batchedRow struct {
-	Sequences   int     `json:"pl"`
-	PromptRate  float64 `json:"speed_pp"`
-	PromptTime  float64 `json:"t_pp"`
-	GeneratedAs float64 `json:"speed_tg"` // tokens per second of all sequences
+	Sequences  int     `json:"pl"`
+	PromptRate float64 `json:"speed_pp"` // tokens per second
+	PromptTime float64 `json:"t_pp"`     // seconds
+	Rate       float64 `json:"speed_tg"` // of generation, tokens per second of all sequences
 }
 
 // sequences times generation of many sequences at a time.
@@ -107,20 +107,20 @@ func sequences(ctx context.Context, c *check, w *checkup.Report) error {
 	return nil
 }
 
-// noise is by how much less a larger number of sequences may make and not count as falling.
+// noise is the share by which more sequences may be slower than fewer without missing the goal.
 const noise = 0.03
 
-// shownSequences are the rows of a table.
+// shownSequences returns the rows of the table that sequences prints.
 func shownSequences(rows []batchedRow) (table [][]string) {
-	const enough, times = 32, 12 // sequences make so many times what one makes
+	const enough, times = 32, 12 // the goal: enough sequences together are times as fast as one
 	best := 0.0
 	for _, r := range rows {
-		over := r.GeneratedAs / rows[0].GeneratedAs
-		well := r.GeneratedAs >= (1-noise)*best && (r.Sequences != enough || over >= times)
+		over := r.Rate / rows[0].Rate
+		well := r.Rate >= (1-noise)*best && (r.Sequences != enough || over >= times)
 		table = append(table, []string{
-			fmt.Sprint(r.Sequences), fmt.Sprintf("%.1f", r.GeneratedAs), fmt.Sprintf("%.2f", over), reached(well), fmt.Sprintf("%.0f", r.PromptRate), fmt.Sprintf("%.3f", r.PromptTime),
+			fmt.Sprint(r.Sequences), fmt.Sprintf("%.1f", r.Rate), fmt.Sprintf("%.2f", over), reached(well), fmt.Sprintf("%.0f", r.PromptRate), fmt.Sprintf("%.3f", r.PromptTime),
 		})
-		best = max(best, r.GeneratedAs)
+		best = max(best, r.Rate)
 	}
 	return table
 }

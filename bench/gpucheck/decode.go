@@ -70,7 +70,7 @@ func (m shape) spec(c *check, predictors bool) synth.Spec {
 	return s
 }
 
-// file opens the model, which it writes before unless it is there.
+// file opens the model. If there is none from an earlier run, it writes it.
 func (m shape) file(ctx context.Context, c *check, w *checkup.Report, s synth.Spec) (*gguf.File, error) {
 	path, err := m.path(ctx, c, w, s)
 	if err != nil {
@@ -79,7 +79,7 @@ func (m shape) file(ctx context.Context, c *check, w *checkup.Report, s synth.Sp
 	return gguf.Open(path)
 }
 
-// path returns the path of the model, which it writes unless it is there.
+// path returns the path of the model. If there is none from an earlier run, it writes it.
 func (m shape) path(ctx context.Context, c *check, w *checkup.Report, s synth.Spec) (string, error) {
 	kind := "dense"
 	if s.Magic == "PWRI" {
@@ -88,8 +88,7 @@ func (m shape) path(ctx context.Context, c *check, w *checkup.Report, s synth.Sp
 	return c.written(w, fmt.Sprintf("%s-%d-%d-%s.gguf", m.name, s.Embd, s.Layers, kind), func(path string) error { return synth.Write(ctx, path, s, nil) })
 }
 
-// written returns the path of a file in the folder of models. It has write make it, unless it is there from an earlier
-// run.
+// written returns the path of a file in the folder of models. If there is none from an earlier run, it calls write.
 func (c *check) written(w *checkup.Report, name string, write func(path string) error) (string, error) {
 	path := filepath.Join(c.models, name)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

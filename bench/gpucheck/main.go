@@ -45,7 +45,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "tests", Usage: "compiled tests of the device: `FILE`; without it nothing is verified"},
 			&cli.StringFlag{Name: "llama-bench", Usage: "llama.cpp's `BINARY` of that name, built for this GPU, to compare with"},
 			&cli.StringFlag{Name: "engine", Usage: "the engine's program: `FILE`; parts of --quarter time it"},
-			&cli.BoolFlag{Name: "quarter", Usage: "other parts, for a machine that is there for a quarter of an hour: what matters most first, twelve minutes in all"},
+			&cli.BoolFlag{Name: "quarter", Usage: "other parts, for a machine that is lent for a quarter of an hour: what matters most first, twelve minutes in all"},
 			&cli.IntFlag{Name: "layers", Usage: "`N` layers of the models; default: as many as 3 GB hold"},
 			&cli.StringFlag{Name: "only", Usage: "of the kernels, those whose type and name match a `REGEXP`: 'Q4_0.*down'"},
 			&cli.BoolFlag{Name: "tiny", Usage: "shapes that a software device computes in seconds: to try the check itself"},
@@ -69,10 +69,10 @@ type check struct {
 	tiny    bool
 }
 
-// part is a part before it is known which GPU there is.
+// part is a checkup.Part that does not know the GPU yet.
 type part struct {
 	name, says string
-	seconds    int // that it takes on an H200 with 16 cores, as far as that is known
+	seconds    int // that it takes on an H200 with 16 cores, estimated; 0: unknown
 	run        func(ctx context.Context, c *check, w *checkup.Report) error
 }
 
@@ -100,7 +100,7 @@ func (c *check) parts(noGPU error) []checkup.Part {
 	for i, p := range list {
 		usual := time.Duration(p.seconds) * time.Second
 		limit := quarterSlack * usual
-		if c.tiny { // on another machine
+		if c.tiny { // the estimates are for another machine
 			limit = 0
 		}
 		all = append(all, checkup.Part{Name: p.name, Says: p.says, Usual: usual, Limit: limit, Skip: noGPU != nil && i > 0, Run: func(ctx context.Context, w *checkup.Report) error {

@@ -267,8 +267,8 @@ func TestDuel(t *testing.T) {
 	}
 }
 
-// TestShownSequences: a step in which more sequences make less misses the goal, and so do 32 that make less than twelve
-// times what one makes.
+// TestShownSequences: more sequences that are slower than fewer miss the goal, and so do 32 that are less than twelve
+// times as fast as one.
 func TestShownSequences(t *testing.T) {
 	for _, test := range []struct{ rates, want string }{
 		{"1:100 2:190 32:1300 64:1290", "reached reached reached reached"},
@@ -277,7 +277,7 @@ func TestShownSequences(t *testing.T) {
 		var rows []batchedRow
 		for _, f := range strings.Fields(test.rates) {
 			n, rate, _ := strings.Cut(f, ":")
-			rows = append(rows, batchedRow{Sequences: int(number(t, n)), GeneratedAs: number(t, rate)})
+			rows = append(rows, batchedRow{Sequences: int(number(t, n)), Rate: number(t, rate)})
 		}
 		var got []string
 		for _, row := range shownSequences(rows) {
@@ -289,7 +289,7 @@ func TestShownSequences(t *testing.T) {
 	}
 }
 
-// TestQuarter: the parts of --quarter take less together than there is, as far as is known.
+// TestQuarter: the estimated times of --quarter's parts add up to less than the total limit.
 func TestQuarter(t *testing.T) {
 	sum := time.Duration(0)
 	for _, p := range (&check{quarter: true}).parts(nil) {

@@ -16,7 +16,7 @@ import (
 // A machine that is lent for a quarter of an hour needs minutes to start and to receive the bundle.
 const (
 	quarterTotal = 12 * time.Minute
-	quarterSlack = 2 // a part is cut off after so many times what it usually takes
+	quarterSlack = 2 // a part is cut off after this many times its usual time
 )
 
 // quarterParts returns the parts of --quarter, those that matter most first.
@@ -36,7 +36,7 @@ func quarterParts() []part {
 	}
 }
 
-// goals are the least ratios of our speed to llama.cpp's that are aimed at.
+// goals are the least ratios of our speed to llama.cpp's that we want; 0: none.
 type goals struct{ prompts, generation float64 }
 
 // duel is a model that the engine and llama.cpp compute in the same way.
@@ -63,8 +63,8 @@ func (c *check) benchArgs(model string, args ...string) []string {
 	return append([]string{"bench", "-m", model, "--device", fmt.Sprint(c.info.Index), "-o", "json"}, args...)
 }
 
-// duels times each model with both programs, one after the other, and shows what each makes of our plan and of the
-// goals.
+// duels times each model with both programs, one after the other. Its table compares our speed with llama.cpp's, with
+// the goals and with our plan.
 func (c *check) duels(ctx context.Context, w *checkup.Report, prompts string, all []duel) error {
 	if c.engine == "" {
 		w.Say("The engine's program was not given (--engine): nothing is timed.")
@@ -131,7 +131,7 @@ func reached(yes bool) string {
 	return "**missed**"
 }
 
-// narrow makes a model that lavapipe computes in seconds, if c is to be tried only.
+// narrow returns s, or with --tiny a shape that lavapipe computes in seconds.
 func (c *check) narrow(s synth.Spec) synth.Spec {
 	if c.tiny {
 		s.Embd, s.FF, s.Heads, s.KVHeads, s.HeadDim, s.Layers = 256, 512, 8, 0, 0, 2
@@ -160,7 +160,7 @@ func whole(ctx context.Context, c *check, w *checkup.Report) error {
 		}
 		all = append(all, duel{what: t.String(), model: path, goals: goal})
 	}
-	if c.engine != "" { // a mixture of types, which synth has not got
+	if c.engine != "" { // synth cannot write a mixture of types
 		from := all[len(all)-1].model
 		path, err := c.written(w, strings.Replace(filepath.Base(from), "f16", "q4_k_m", 1), func(path string) error { return program(ctx, c.engine, "quantize", from, path, "q4_k_m") })
 		if err != nil {
@@ -174,7 +174,7 @@ func whole(ctx context.Context, c *check, w *checkup.Report) error {
 	return c.duels(ctx, w, "512,2048", all)
 }
 
-// threeQuarters times a dense model with as many of its layers' bytes on the GPU.
+// threeQuarters times a dense model with three quarters of its layers' bytes on the GPU.
 func threeQuarters(ctx context.Context, c *check, w *checkup.Report) error {
 	m := shapes()[0]
 	s := m.spec(c, false)
@@ -199,7 +199,7 @@ func experts(ctx context.Context, c *check, w *checkup.Report) error {
 		share float64 // of the model's bytes
 		onCPU int     // layers of experts, of 12
 	}{{0.12, 12}, {0.35, 9}, {0.6, 6}, {1.5, 0}} {
-		budget := b.share * mixtureBytes(s)
+		budget := b.share * mixtureSize(s)
 		all = append(all, duel{
 			what: fmt.Sprintf("%.2f GiB, -ncmoe %d", budget, b.onCPU), model: path, goals: goals{generation: 2},
 			ours: []string{"--vram-budget", fmt.Sprintf("%.4f", budget)}, theirs: []string{"-ngl", "99", "-ncmoe", fmt.Sprint(b.onCPU * s.Layers / 12)},
@@ -221,18 +221,18 @@ func (c *check) mixture(ctx context.Context, w *checkup.Report) (string, synth.S
 	return path, s, err
 }
 
-// mixtureBytes returns about what the model's weights take, in GiB.
-func mixtureBytes(s synth.Spec) float64 {
+// mixtureSize returns about what the model's weights take, in GiB.
+func mixtureSize(s synth.Spec) float64 {
 	return gib(int64(s.Layers * (3*s.Experts*s.FF + 3*s.Embd) * s.Type.RowBytes(s.Embd)))
 }
 
-// onDisk times the same model with most of its experts on disk.
+// onDisk times the mixture of experts with most of them on disk.
 func onDisk(ctx context.Context, c *check, w *checkup.Report) error {
 	path, s, err := c.mixture(ctx, w)
 	if err != nil || c.engine == "" {
 		return err
 	}
-	size := mixtureBytes(s)
+	size := mixtureSize(s)
 	rows, err := c.bench(ctx, path, append(c.lengths("256"), "--vram-budget", fmt.Sprintf("%.4f", 0.3*size), "--ram-budget", fmt.Sprintf("%.4f", 0.3*size+0.3))...)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func traces(ctx context.Context, c *check, w *checkup.Report) error {
 // mostOpenings is how often the GPU is opened, as by a server that changes models.
 const mostOpenings = 500
 
-// openings opens and closes the GPU.
+// openings opens and closes the GPU, again and again.
 func openings(ctx context.Context, c *check, w *checkup.Report) error {
 	most := mostOpenings
 	if c.tiny {

@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// farRows is the distance of a picture's rows from the peer's, in parts of their norm, that is an error and not rounding:
+// farRows is the largest distance of a picture's rows from the peer's that counts as rounding, as a share of their norm.
 // GPUs multiply halves.
 const farRows = 1e-2
 
@@ -113,7 +113,7 @@ func (c *check) largeTower(ctx context.Context, w *checkup.Report) error {
 	return nil
 }
 
-// tower opens the case's tower on dev for use, and closes it and dev.
+// tower opens the case's tower on dev, calls use, and closes both.
 func (c *check) tower(ctx context.Context, w *checkup.Report, v visiontest.Case, dev compute.Device, use func(*vision.Tower) error) error {
 	path, err := c.written(w, filepath.Base(v.Name)+".mmproj.gguf", v.WriteTower)
 	if err != nil {

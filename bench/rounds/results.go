@@ -67,7 +67,7 @@ func Table(model string, list []Engine, r Results) string {
 	return fmt.Sprintf("### %s\n\n", model) + header("test", list) + lines("", list, r)
 }
 
-// Measured is what the rounds of one model gave.
+// Measured has the results of one model's rounds.
 type Measured struct {
 	Name    string
 	Results Results

@@ -76,7 +76,7 @@ func newListed(m hub.Model) listed {
 	return l
 }
 
-// MarshalJSON leaves one field "quant": what the file's name tells is more exact, of mixtures of types.
+// MarshalJSON writes one field "quant": the file's name is more exact where types are mixed.
 func (l listed) MarshalJSON() ([]byte, error) {
 	type plain struct {
 		hub.Model

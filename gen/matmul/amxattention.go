@@ -16,7 +16,7 @@ var exps = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.166579
 func weighTerms(name string, terms int) {
 	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s writes e^(s-m) of n groups of 32 scores as %d terms of BF16, which lie term bytes apart, and returns their sum. "+
+	Doc(fmt.Sprintf("%s writes e^(s-m) of n groups of 32 scores as %d terms of BF16, term bytes apart, and returns their sum. "+
 		"Scalar twins: exp32 in activation.go, splitGeneric in terms.go.", name, terms))
 	k := &tile{isa: "BF16", wide: true}
 	dst, term := Load(Param("dst"), GP64()), Load(Param("term"), GP64())

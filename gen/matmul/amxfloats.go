@@ -209,7 +209,7 @@ func splitFloats(from string, terms int) {
 	name := from + "BF16"
 	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, x *float32, n uintptr)")
 	Pragma("noescape") // or a row's padded rest would be allocated
-	Doc(fmt.Sprintf("%s writes n groups of 32 numbers as %d terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.", name, terms))
+	Doc(fmt.Sprintf("%s writes n groups of 32 numbers as %d terms of BF16, term bytes apart. Scalar twin: splitGeneric in terms.go.", name, terms))
 	k := &tile{isa: "BF16", wide: true}
 	dst, term := Load(Param("dst"), GP64()), Load(Param("term"), GP64())
 	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())

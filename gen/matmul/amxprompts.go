@@ -49,7 +49,7 @@ func amxPrompts() {
 func (f *promptForm) product(tokens int) {
 	name := fmt.Sprintf("prompt%s%dAMX", f.name, tokens)
 	TEXT(name, NOSPLIT, "func(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)")
-	Doc(fmt.Sprintf("%s adds n groups' products of blocks times %d rows and %d tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.",
+	Doc(fmt.Sprintf("%s adds n groups' products of blocks times %d rows and %d tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.",
 		name, 2*layout.MatrixRows, tokens*layout.MatrixTokens))
 	sums, w, x, left, line, blocks, ahead, step := reg.R12, reg.R9, reg.R8, reg.R11, reg.R13, reg.R14, reg.RBX, reg.RDX
 	configureTiles()

@@ -85,7 +85,7 @@ type pairExpander struct {
 func expandPair(typ quant.Type) {
 	name := "expandPair" + short(typ)
 	TEXT(name, NOSPLIT, "func(dst *byte, first, second *byte, n, soon, soonSecond uintptr)")
-	Doc(fmt.Sprintf("%s writes n superblocks of two packed rows of %s as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.", name, typ), "Scalar twin: superblock in unpack.go.")
+	Doc(fmt.Sprintf("%s writes n superblocks of two packed rows of %s as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.", name, typ), "Scalar twin: superblock in unpack.go.")
 	k := &pairExpander{tile: tile{isa: "VNNI", typ: typ, r: 2, t: 1}, dst: Load(Param("dst"), GP64()), bits: map[string]reg.VecPhysical{}}
 	k.picked = []reg.Register{Load(Param("first"), GP64()), Load(Param("second"), GP64())}
 	k.n, k.off = Load(Param("n"), GP64()), GP64()

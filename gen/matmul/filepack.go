@@ -17,7 +17,7 @@ func filePack(typ quant.Type) {
 	k := &fileRow{tile: tile{isa: "AVX2", typ: typ, r: 1, t: 1}}
 	name := "pack" + short(typ) + "AVX2"
 	TEXT(name, NOSPLIT, "func(dst, src *byte, n, ahead uintptr)")
-	Doc(fmt.Sprintf("%s packs n superblocks of %s, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.", name, typ))
+	Doc(fmt.Sprintf("%s packs n superblocks of %s, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.", name, typ))
 	dst := Load(Param("dst"), GP64())
 	k.wp, k.n = Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	ahead := Load(Param("ahead"), GP64())

@@ -48,7 +48,7 @@ func defineHalfSpread() {
 func (k *rowTile) emit() {
 	name := "tiles" + short(k.typ) + "AMX"
 	TEXT(name, NOSPLIT, "func(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)")
-	Doc(fmt.Sprintf("%s makes tiles of n superblocks of packed %s rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.", name, k.typ))
+	Doc(fmt.Sprintf("%s makes tiles of n superblocks of packed %s rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.", name, k.typ))
 	dst, w, left, soon := Load(Param("dst"), GP64()), Load(Param("w"), GP64()), GP64(), GP64()
 	k.step, k.step3 = Load(Param("step"), GP64()), GP64()
 	rowBytes, ahead := Load(Param("rowBytes"), GP64()), Load(Param("ahead"), GP64())

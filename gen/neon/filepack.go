@@ -16,7 +16,7 @@ func packName(typ quant.Type) string {
 func (k *kernel) packFile() {
 	name := packName(k.typ)
 	k.function(name, "func(dst, src *byte, n, ahead uintptr)",
-		fmt.Sprintf("packs n superblocks of %s, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.", k.typ))
+		fmt.Sprintf("packs n superblocks of %s, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.", k.typ))
 	dst, src, n, ahead := k.param("dst"), k.param("src"), k.param("n"), k.param("ahead")
 	k.w = []reg{src}
 	k.prepare()

@@ -17,7 +17,7 @@ const (
 	panelKeys  = 16                         // keys of a vector
 	panelBlock = panelKeys * blockElems     // bytes of a block of these keys
 	valueBlock = pagePositions * blockElems // bytes of a block of a page's values
-	scoreAsks  = 9                          // lines that are prefetched for a block of panelKeys keys
+	scoreLines = 9                          // lines that are prefetched for a block of panelKeys keys
 )
 
 // blocked is a cache type with blocks.
@@ -225,7 +225,7 @@ func scoreBlocks(T, V int) {
 			VPMOVSXBW(p.at(v).Offset(2*panelKeys*pair), y[v])
 		}
 		multiplyPair(q, 4*pair, y, whole)
-		for range V*scoreAsks*(pair+1)/16 - V*scoreAsks*pair/16 {
+		for range V*scoreLines*(pair+1)/16 - V*scoreLines*pair/16 {
 			ask(ahead, step)
 		}
 	}

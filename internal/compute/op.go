@@ -73,12 +73,12 @@ func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
 // Turner is an executor of several processors.
 type Turner interface {
-	// Turn has the CPU call f after what it computes before, whatever is queued for others. An error of f's is an error
-	// of the run.
+	// Turn has the CPU call f in its order of work, without waiting for what is queued for other processors. An error of f
+	// is an error of the run.
 	Turn(f func() error)
 }
 
-// Turn has the CPU call f in its turn.
+// Turn has the CPU call f in its order of work. It is Host on an executor of one processor.
 func (v Verbs) Turn(f func() error) {
 	if t, ok := v.calls.Executor.(Turner); ok {
 		t.Turn(f)

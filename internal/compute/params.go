@@ -32,7 +32,7 @@ type Params struct {
 	Bounds []Bounds    // [n] the positions that rows see in layers with Bounded attention; nil: no layer has it
 
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
-	Depth int  // with Draft: how many tokens the draft has so far
+	Depth int  // with Draft: the number of tokens that the draft has so far
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }

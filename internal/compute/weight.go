@@ -29,7 +29,7 @@ type Source struct {
 	Rows, Cols int
 	Data       []byte
 	Pinned     bool
-	Passing    bool    // Data is there only while the weight's layer is computed, and Pinned
+	Passing    bool    // Data, which is Pinned, is in memory only while the weight's layer is computed
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
 	Split      Split   // which neurons go to which tier, on a device of several; other devices ignore it, and vectors go to Tier whole
 	Disk       *OnDisk // where the weight stays on disk, for devices that keep units; else nil. Data is not read then

@@ -93,9 +93,9 @@ func (p *plan) one(c *config, i *item) {
 	}
 	p.multiply(c, out, i.layer, t.Name)
 	if packed {
-		out.row = behind(out.row, part, nil)
+		out.row = chained(out.row, part, nil)
 		if p.family.Grouped {
-			out.row = behind(out.row, 0, p.ungrouped(c, of))
+			out.row = chained(out.row, 0, p.ungrouped(c, of))
 		}
 	}
 }
@@ -263,7 +263,7 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 			out.change(&ternary{})
 		}
 	case lineage.IndexKeys:
-		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
+		out.row = chained(nil, c.MeanHeads*c.MeanDim, nil)
 	case lineage.PlusOne:
 		out.change(plus(1))
 	case lineage.Flat:
@@ -285,7 +285,7 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	case lineage.SecondHalf:
 		out.row = half(shape[len(shape)-2], 1)
 	case lineage.BehindPadding:
-		out.row = behind(nil, c.PaddingRows, nil)
+		out.row = chained(nil, c.PaddingRows, nil)
 	case lineage.GroupedMixed:
 		out.row = deltaSizes(of.StateSpace).mixed
 	case lineage.GroupedGates:

@@ -9,7 +9,7 @@ import (
 
 // change changes rows of a tensor in place. It is used by several goroutines at a time.
 type change interface {
-	// apply changes the elements x of rows from from on.
+	// apply changes x, rows of rowLen elements that begin with row from.
 	apply(x []float32, rowLen, from int)
 }
 
@@ -20,7 +20,7 @@ type measured interface {
 	measure(rowLen int, each func(see func(x []float32)) error) error
 }
 
-// plus is added to every element.
+// plus adds itself to every element.
 type plus float32
 
 func (p plus) apply(x []float32, _, _ int) {
@@ -59,7 +59,7 @@ func (t matrixTimes) apply(x []float32, rowLen, from int) {
 	}
 }
 
-// rowsTimes multiplies rows by their factors; those after the last stay. A vector is one row.
+// rowsTimes multiplies rows by their factors. Rows without a factor stay. A vector is one row.
 type rowsTimes []lineage.Multiplied
 
 func (t rowsTimes) apply(x []float32, rowLen, from int) {
@@ -79,7 +79,7 @@ func (t rowsTimes) of(r int) float64 {
 	return 1
 }
 
-// reordered gives the source's element for each element of a row.
+// reordered reorders the elements of each row: it returns the place in the source of an element.
 type reordered func(int) int
 
 func (source reordered) apply(x []float32, rowLen, _ int) {
@@ -92,7 +92,7 @@ func (source reordered) apply(x []float32, rowLen, _ int) {
 	}
 }
 
-// unitEpsilon is the least length by which rows are divided, as torch's normalize has it.
+// unitEpsilon is the least length by which rows are divided, as in torch's normalize.
 const unitEpsilon = 1e-12
 
 // unitRows divides rows by their lengths.
@@ -136,7 +136,7 @@ func (c *unitColumns) apply(x []float32, rowLen, _ int) {
 	}
 }
 
-// leastMean is the least that the mean magnitude of a matrix of three values counts as, as published code has it.
+// leastMean is the least mean magnitude of a matrix of three values, as in the published code.
 const leastMean = 1e-5
 
 // ternary makes each element −1, 0 or 1, whichever is nearest, times the mean magnitude of all.

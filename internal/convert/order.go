@@ -11,8 +11,8 @@ func packedAt(s sizes) map[string]int {
 	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
 }
 
-// behind returns the mapping that applies first, adds offset, and applies then; nil is the identity.
-func behind(first func(int) int, offset int, then func(int) int) func(int) int {
+// chained returns the mapping that applies first, adds offset, and applies then; nil is the identity.
+func chained(first func(int) int, offset int, then func(int) int) func(int) int {
 	return func(r int) int {
 		if first != nil {
 			r = first(r)

@@ -30,25 +30,26 @@ type tensor struct {
 type storage int
 
 const (
-	asAsked  storage = iota // the output's type, or what that makes of the tensor
+	asAsked  storage = iota // the output's type, or the one that it has for such tensors
 	asFloats                // F32: vectors, learned positions
 	asHalves                // F16
 	asWhole                 // I32: the elements are whole numbers
 	asTokens                // I64
 )
 
-// stride says which columns of the stack's only tensor become rows. That tensor has as many matrices as the output.
+// stride says which columns of the stack's only tensor become rows: first, first+step and so on. That tensor has as many
+// matrices as the output.
 type stride struct {
 	first, step int
 }
 
-// stack is a sequence of the folder's tensors. The rows of one follow those of the one before.
+// stack is a sequence of the folder's tensors: their rows, one tensor after the other.
 type stack []section
 
 // section is one tensor of a stack.
 type section struct {
 	*checkpoint.Tensor
-	small *smallFloats // scales of the codes of NVFP4 that the tensor holds; nil: it holds elements
+	small *smallFloats // scales of the tensor's NVFP4 codes; nil: it holds elements
 	end   int          // elements of the stack up to the section's end
 }
 
@@ -72,8 +73,8 @@ func (s stack) elements() int {
 	return s[len(s)-1].end
 }
 
-// at returns the section that holds row r of rowLen elements, that section's first row, and the first row after it. Rows after
-// the last section have none.
+// at returns the section that holds row r of rowLen elements, that section's first row, and the first row after it. p is
+// nil for rows after the last section.
 func (s stack) at(r, rowLen int) (p *section, begin, end int) {
 	i, _ := slices.BinarySearchFunc(s, r*rowLen+1, func(p section, at int) int { return p.end - at })
 	if i > 0 {

@@ -449,7 +449,7 @@ func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func
 		}
 	case b.split:
 		for i, name := range []string{"attn_q", "attn_k", "attn_v"} {
-			t.product(to+name, from+b.qkv, rows, t.width, 3*rows, behind(nil, i*rows, nil))
+			t.product(to+name, from+b.qkv, rows, t.width, 3*rows, chained(nil, i*rows, nil))
 		}
 	default:
 		var row func(int) int

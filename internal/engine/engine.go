@@ -31,8 +31,8 @@ type Options struct {
 	Drafts
 	DraftModel DraftModel // drafts tokens, too; its Engine may be nil
 
-	// Head is the file of a draft head, which drafts tokens in place of the MTP layer and of hot neurons. It stays open
-	// as long as the engine. It is computed on the device that the MTP layer would be on. nil: there is none.
+	// Head is the file of a draft head, which drafts tokens in place of the MTP layer and of hot neurons. The caller keeps
+	// it open as long as the engine. It is computed where the MTP layer would be. nil: there is none.
 	Head *gguf.File
 
 	Magnitudes []float32 // [layers] override the file's thresholds of mode threshold; nil: by Bound

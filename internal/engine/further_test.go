@@ -115,8 +115,8 @@ func TestFurtherHidden(t *testing.T) {
 	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true}}))
 }
 
-// TestSeveralFurtherLayers: of several such layers each drafts the token of its number, all of which are right. The
-// head of layer k knows the token k further, and none makes a second draft.
+// TestSeveralFurtherLayers: each of several MTP layers drafts the token of its number, and all are right. The head of
+// layer k knows the token k further, and no layer drafts twice.
 func TestSeveralFurtherLayers(t *testing.T) {
 	for _, family := range []string{"glm4moe", "step35", "mimo2"} {
 		t.Run(family, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 	}
 }
 
-// countingModel returns TestFurtherHidden's model, of a family, with so many further layers.
+// countingModel returns TestFurtherHidden's model, of a family, with that many MTP layers.
 func countingModel(t *testing.T, family string, further int) *gguf.File {
 	spec := furtherSpec
 	spec.Arch, spec.Layers = family, 2+further

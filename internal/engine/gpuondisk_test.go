@@ -19,8 +19,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestThreeTiers: a model whose experts are on a GPU, in RAM and on the disk, and follow the text, says the same, to the
-// byte, as with all of them in memory; and the same tokens for several requests at a time, while others are cancelled.
+// TestThreeTiers: experts that are on a GPU, in RAM and on the disk, and follow the text, give the same logits, to the
+// byte, as with all of them in memory. Several requests at a time get the same tokens, while others are cancelled.
 func TestThreeTiers(t *testing.T) {
 	testenv.Thorough(t)
 	const layers, held, tokens = 2, 4, 6
@@ -82,9 +82,8 @@ func TestThreeTiers(t *testing.T) {
 	group.Wait()
 }
 
-// TestStreamedBesideGPU: a dense model of which a GPU holds some layers, or some layers' attention, and which reads others
-// from disk in each step, says the same, to the byte, as with these in memory, and counts what it reads. Of a model on
-// two GPUs, too.
+// TestStreamedBesideGPU: one GPU or two hold some layers of a dense model, or some layers' attention, and every step reads
+// others from disk. The logits are the same, to the byte, as with these in memory, and what is read is counted.
 func TestStreamedBesideGPU(t *testing.T) {
 	testenv.Thorough(t)
 	const layers, ff, tokens = 12, 1024, 4

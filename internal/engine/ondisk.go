@@ -99,7 +99,7 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 	pieces, largest := 0, int64(0)
 	places := slices.Clone(on.Places)
 	for l := range places {
-		places[l].Slots = false // RAM needs room only for experts that are on no GPU, which these are changes
+		places[l].Slots = false // RAM needs room only for experts that are on no GPU; which these are changes
 	}
 	for _, t := range f.Tensors {
 		if !stays(&c, t) {
@@ -264,11 +264,11 @@ func (o *Options) withLongSteps() Options {
 	return long
 }
 
-// leastUnits returns the room that long steps must leave for units, of what short ones leave.
+// leastUnits returns the room for units that long steps must leave if short ones leave room. [bytes]
 func leastUnits(room int64) int64 { return room - room/8 }
 
-// LongSteps returns the bytes of the given memory that the model in f takes beyond need, its Least, if its units stay on
-// the disk, because steps then take longer parts of a prompt; 0: they do not.
+// LongSteps returns the bytes that the model in f takes beyond need, its Least, if its units stay on the disk: with that
+// memory steps then take longer parts of a prompt. 0: they do not.
 func (o *Options) LongSteps(f *gguf.File, need Memory, memory int64) int64 {
 	if o.UBatch != 0 || f == nil {
 		return 0

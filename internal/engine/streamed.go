@@ -22,11 +22,10 @@ func (o *Options) streamed(f *gguf.File, c model.Config, on placement.Layout) (m
 	if !o.streams(f, &c) {
 		return m, nil
 	}
-	if m, stream = o.fewest(f, &c, on); stream == nil || o.UBatch != 0 || on.Places != nil { // GPUs have room for the step that was planned
+	if m, stream = o.fewest(f, &c, on); stream == nil || o.UBatch != 0 || on.Places != nil { // GPUs have room for steps of the planned length only
 		return m, stream
 	}
-	long := *o // every step reads all, so fewer steps are faster
-	long.UBatch = pick(o.Batch, UsualBatch)
+	long := o.withLongSteps() // every step reads all, so fewer steps are faster
 	if n, with := long.fewest(f, &c, on); with != nil && with.Bytes() <= stream.Bytes()+stream.Bytes()/8 {
 		o.UBatch = long.UBatch
 		return n, with
@@ -54,8 +53,8 @@ func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) i
 	return least
 }
 
-// streamLast returns the memory of the model if steps read the last n layers, and their stream. Matrices of which a GPU
-// has a part are loaded.
+// streamLast returns the memory of the model if steps read the last n layers, and their stream. Matrices that are on a
+// GPU, or partly, are loaded.
 func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout, n int) (Memory, *gguf.Stream) {
 	m := o.needs(f, *c, on)
 	room, available := o.room()

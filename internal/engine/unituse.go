@@ -31,7 +31,7 @@ func (c *unitCount) take(use compute.UnitUse) {
 	c.now = use
 }
 
-// unitUse returns the counts of the device's units on disk, or those of layers that steps read: a layer is a unit then.
+// unitUse returns the use of the device's units on disk. If steps read layers from the disk, each of these is a unit.
 func (e *Engine) unitUse(of *compute.Usage) compute.UnitUse {
 	if e.stream == nil {
 		return of.Units

@@ -20,7 +20,7 @@ type Draft interface {
 	// Forward returns Head's input for the rows of a step that drafts. It replaces states by the ones for drafting a
 	// further token. [n, width]
 	Forward(p *nn.Pass, states compute.Tensor) compute.Tensor
-	// Head returns the norm of what Forward returned in a step of that Step.Depth, or none, and the head that follows.
+	// Head returns the norm of what Forward returned in a step with that Step.Depth, or none, and the head after it.
 	// [n_draft, width]
 	Head(depth int) (nn.Norm, *nn.Linear)
 }

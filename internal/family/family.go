@@ -33,7 +33,7 @@ type MTPInputs struct {
 	Model bool // all of them read the model's; otherwise each reads those of the MTP layer before it
 }
 
-// ReadsMTP is an MTP with layers that may read others than the norms of the layer before.
+// ReadsMTP is an MTP with MTPInputs other than the zero value.
 type ReadsMTP interface {
 	MTP
 	MTPInputs() MTPInputs

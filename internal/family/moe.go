@@ -132,7 +132,7 @@ func (m *moe) BindMTP(b *nn.Binder, l int) Block {
 	return &y
 }
 
-// MTPInputs is of family.ReadsMTP.
+// MTPInputs implements ReadsMTP.
 func (m *moe) MTPInputs() MTPInputs { return m.spec.mtp }
 
 // normHeads binds norms of each head's queries and keys.

@@ -32,18 +32,18 @@ type Stream struct {
 	slots  [streamSlots]streamSlot
 	size   int64 // of a slot
 	reader *disk.Reader
-	use    StreamUse // but for what reader counts
+	use    StreamUse // without the reader's counts
 }
 
-// StreamUse counts what a Stream did since it was opened. What steps compute one after the other are layers.
+// StreamUse counts what a Stream did since it was opened.
 type StreamUse struct {
 	disk.Use
 	Ahead  int64         // layers that were in memory when their turn came
 	Late   int64         // layers that a step waited for
-	Wait   time.Duration // how long
-	Layers int64         // that are read
-	Held   int64         // of these, how many memory has room for
-	Memory int64         // for them [bytes]
+	Wait   time.Duration // how long steps waited for these
+	Layers int64         // layers that are read in every step
+	Held   int64         // layers that memory has room for
+	Memory int64         // bytes of that memory
 }
 
 // streamLayer is a layer that is read.
@@ -59,7 +59,7 @@ type streamSlot struct {
 	memory []byte
 	layer  int            // the layer, by its index in Stream.layers, that it has or that is being read; -1: none
 	under  sync.WaitGroup // pieces that are being read
-	left   atomic.Int32   // their number
+	left   atomic.Int32   // number of these pieces
 	failed atomic.Pointer[error]
 }
 

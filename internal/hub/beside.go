@@ -54,8 +54,8 @@ func namesHead(name string) bool {
 // isHead reports whether a file holds a draft model, as far as is known.
 func isHead(f File) bool { return namesHead(f.Path) && !f.whole }
 
-// holdsModel reports whether the file at path holds a model although it is named like a draft model, as a fine-tune of
-// Gemma 4 that is called an assistant. The file's architecture decides.
+// holdsModel reports whether the file at path is named like a draft model but holds a model, such as a fine-tune of Gemma
+// 4 that is called an assistant. The file's architecture decides.
 func holdsModel(path string) bool {
 	if !namesHead(path) {
 		return false
@@ -187,8 +187,8 @@ func (k *companion) beside(model string) string {
 	return ""
 }
 
-// HeadsBeside returns the paths of the files next to a model's that are named like draft models of it and hold no other
-// model, best first: at most one of each kind.
+// HeadsBeside returns the paths of the files next to a model's that are named like its draft models and hold no model of
+// another kind, best first, at most one of each kind.
 func HeadsBeside(model string) (list []string) {
 	for i := range heads {
 		if path := heads[i].beside(model); path != "" {

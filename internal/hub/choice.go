@@ -17,7 +17,7 @@ type File struct {
 	xet  string // what huggingface_hub keeps of it
 	git  string // Git's name for what it stores of the file: its content, or the pointer to it
 
-	whole bool // it holds a model, although it is named like a draft model: see holdsModel
+	whole bool // it is named like a draft model but holds a model: see holdsModel
 }
 
 const unknownSize = -1

@@ -71,11 +71,11 @@ type Pictures struct {
 // them.
 type MTP struct {
 	Further       int    // their number; they follow the model's layers
-	FurtherCached bool   // the KV cache has their parts, or the head's
-	mtp           *Block // as one layer with all parts of the cache, or the head's; nil: they cannot be computed, or there are none
-	mtpErr        error  // why they cannot be
+	FurtherCached bool   // the KV cache has parts of the MTP layers, or of the head
+	mtp           *Block // the MTP layers as one layer with all their parts of the cache, or the head; nil: there are none, or mtpErr
+	mtpErr        error  // why the MTP layers cannot be computed
 	head          *head  // nil: there is none
-	draftPerToken int    // elements of activations of a step, more than the model has, for each of its tokens
+	draftPerToken int    // elements of activations that drafting adds for each token of a step
 }
 
 // Sparsity says how a model's neurons are computed.

@@ -155,7 +155,26 @@ func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	}}
 }
 
-// HeadError is the error of a draft head that fits the model and cannot be loaded, although the model can.
+// bindDraft binds the draft program that o asks for: the head, or the MTP layers of b's file.
+func (m *Model) bindDraft(ctx context.Context, b *nn.Binder, o *Options) (err error) {
+	switch {
+	case m.head != nil && o.Further:
+		if m.draft, err = m.openHead(ctx, o); err != nil {
+			return err
+		}
+	case o.Further:
+		if y := bindMTP(b, m.program, &m.Config); y != nil {
+			m.draft = y
+		}
+	}
+	if m.draft != nil {
+		m.shape = m.draft.Shape()
+		m.pass.Features.Layers = m.shape.Layers
+	}
+	return nil
+}
+
+// HeadError is the error of a draft head that fits the model but cannot be loaded. The model can.
 type HeadError struct{ Err error }
 
 func (e *HeadError) Error() string { return e.Err.Error() }
@@ -191,8 +210,8 @@ func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) 
 	return draft, cmp.Or(k.Err, b.Finish())
 }
 
-// measureDraft returns the additional elements of activations that each token of a step takes with a draft program. whole
-// is false if the model's program does not provide all features that it reads.
+// measureDraft returns the elements of activations that each token of a step takes in addition with a draft program. whole
+// reports whether the model's program provides all features that the draft program reads.
 func (c *Config) measureDraft(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
@@ -216,8 +235,8 @@ func (c *Config) measureDraft(program family.Program, draft family.Draft, dev co
 	return n, whole
 }
 
-// blockOf returns the block and the number of the layer that the tensor of that name belongs to. The MTP layers are one
-// block, after the last, if they are loaded. nil: it belongs to no layer.
+// blockOf returns the block and the number of the layer that a tensor belongs to. The MTP layers are one block after the
+// last, if they are loaded. nil: the tensor belongs to no layer.
 func (c *Config) blockOf(name string) (*Block, int) {
 	p, ok := c.purposes[name]
 	switch {
@@ -239,8 +258,8 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// furtherModel returns m with one more layer, which stands for the MTP layers. If a plan says so, this is on the GPU of the model's
-// head, with its norms, else in RAM.
+// furtherModel returns m with one more layer, which stands for the MTP layers. If a plan says so, this layer is on the GPU
+// of the model's head, with its norms, else in RAM.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev}

@@ -95,9 +95,9 @@ func TestFurtherLayer(t *testing.T) {
 	}
 }
 
-// TestSeveralFurtherLayers: of several layers that predict further tokens each drafts the token of its number. The second reads
-// the first one's output, as DeepSeek-V3's report defines, or in MiMo the model's own state of one token earlier. Each
-// layer runs as a model of one layer, as in TestFurtherLayer.
+// TestSeveralFurtherLayers: each of several MTP layers drafts the token of its number. The second reads the first one's
+// output, as DeepSeek-V3's report defines, or in MiMo the model's own state of one token earlier. Each layer runs as a
+// model of one layer, as in TestFurtherLayer.
 func TestSeveralFurtherLayers(t *testing.T) {
 	const layers, further, n = 2, 3, 3 // layers of the model, MTP layers, tokens of the prompt
 	for family, own := range map[string]bool{"glm4moe": false, "step35": false, "mimo2": true} {

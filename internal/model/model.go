@@ -79,7 +79,7 @@ type Model struct {
 	watch  compute.Watch
 }
 
-// loading has the Options that also say how a model's layers are bound.
+// loading has Options that are needed when a model's layers are bound.
 type loading struct {
 	orders [][]int32       // Options.Order
 	places []compute.Place // Options.Places
@@ -87,7 +87,7 @@ type loading struct {
 	bundle *bundle.File    // Options.Bundle
 }
 
-// weights are what a program bound of the file.
+// weights are what a program bound of a file's tensors.
 type weights struct {
 	program  family.Program
 	embed    nn.Embedding
@@ -201,19 +201,8 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.parts = b.Parts()[:m.Layers:m.Layers]
 	m.takeRopes()
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
-	switch {
-	case m.head != nil && o.Further:
-		if m.draft, err = m.openHead(ctx, &o); err != nil {
-			return nil, err
-		}
-	case o.Further:
-		if y := bindMTP(b, m.program, &m.Config); y != nil {
-			m.draft = y
-		}
-	}
-	if m.draft != nil {
-		m.shape = m.draft.Shape()
-		m.pass.Features.Layers = m.shape.Layers
+	if err := m.bindDraft(ctx, b, &o); err != nil {
+		return nil, err
 	}
 	m.ignoreFurther(b)
 	if err := b.Finish(); err != nil {
@@ -228,26 +217,34 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
 	}
-	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
-	rows := o.Batch
-	if m.shaped = o.Observer == nil; m.shaped { // an observer reads rows of the step
-		rows += dev.Spare(o.Batch)
-	}
-	m.pass.Cache, m.pass.Recall, m.pass.LastLayer = m.cache, o.Recall, -1
-	if m.canNarrow(&o) {
-		m.pass.LastLayer = m.Layers - 1
-	}
-	if err := m.allocate(rows, o.Outputs); err != nil {
+	if err := m.readySteps(&o); err != nil {
 		return nil, err
-	}
-	if o.Stream != nil {
-		m.pass.Begins = streaming(&m.pass, o.Stream, m.Layers)
 	}
 	dev.Watch(&m.watch)
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
 	}
 	return m, nil
+}
+
+// readySteps allocates the activations of steps, and sets what is the same in all of them.
+func (m *Model) readySteps(o *Options) error {
+	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
+	rows := o.Batch
+	if m.shaped = o.Observer == nil; m.shaped { // an observer reads rows of the step
+		rows += m.dev.Spare(o.Batch)
+	}
+	m.pass.Cache, m.pass.Recall, m.pass.LastLayer = m.cache, o.Recall, -1
+	if m.canNarrow(o) {
+		m.pass.LastLayer = m.Layers - 1
+	}
+	if err := m.allocate(rows, o.Outputs); err != nil {
+		return err
+	}
+	if o.Stream != nil {
+		m.pass.Begins = streaming(&m.pass, o.Stream, m.Layers)
+	}
+	return nil
 }
 
 // streaming returns the function that p calls for each layer, so that s has the layer's matrices in memory.

@@ -9,29 +9,29 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// mtp are a model's MTP layers, each of which predicts a token further than the one before. The first reads the model's
-// hidden state h before a token x, after the last norm, and x, and predicts what follows x. Its block reads
+// mtp are a model's MTP layers. Each predicts one token further than the layer before. The first reads a token x, and the
+// model's hidden state h of the position before x, after the last norm. It predicts the token that follows x. Its block
+// reads
 //
 //	M·[norm(embedding(x)), norm(h)]
 //
 // and the model's head, or one of its own, reads the block's output after a norm. In place of h, the second layer reads
-// that output of the first layer at the token before x, and so on; in some families it reads the model's own state of one
-// token earlier instead. So layer k knows the model's states up to the one k tokens before x, and drafts token k, and all
-// layers compute with each token. A model with a single layer drafts all tokens by it: its output stands for the model's
-// state there.
+// that output of the first layer at the token before x, and so on. In some families it reads the model's state of one
+// token earlier instead. So layer k knows the model's states up to k tokens before x, and drafts token k. All layers
+// compute every token. A single layer drafts all tokens: it reads its own output in place of the model's state.
 //
-// Keys and values are at x's position, in parts of the cache after the layers': what they follow from are the tokens up
-// to x, as theirs.
+// Keys and values are at x's position, in parts of the cache after those of the model's layers. They depend on the tokens
+// up to x, as those do.
 //
-// Source: DeepSeek-AI 2024, DeepSeek-V3, section 2.2. That h is taken after the norm is as in DeepSeek's own weights'
-// users, vLLM and llama.cpp. That MiMo's layers read the model's own states, and Step's do not, is as in SGLang.
+// Source: DeepSeek-AI 2024, DeepSeek-V3, section 2.2. vLLM and llama.cpp take h after the norm. In SGLang MiMo's layers
+// read the model's own states, and Step's do not.
 type mtp struct {
 	width  int
 	inputs family.MTPInputs
 	layers []mtpLayer
 }
 
-// mtpLayer is one of them.
+// mtpLayer is one MTP layer.
 type mtpLayer struct {
 	embd       *compute.Matrix // [n_vocab, n_embd]; the model's if the layer has none
 	embdNorm   nn.Norm
@@ -42,7 +42,7 @@ type mtpLayer struct {
 	head       nn.Linear // [n_vocab, n_embd]; the model's if the layer has none
 }
 
-// bindMTP binds the layers after the last that b's file has.
+// bindMTP binds the MTP layers that b's file has.
 func bindMTP(b *nn.Binder, program family.Program, c *Config) *mtp {
 	p, ok := program.(family.MTP)
 	if !ok {
@@ -57,22 +57,22 @@ func bindMTP(b *nn.Binder, program family.Program, c *Config) *mtp {
 	if p, ok := program.(family.ReadsMTP); ok {
 		f.inputs = p.MTPInputs()
 	}
-	for i := range c.MTPLayers(b.File) {
+	for i := range c.mtpLayers(b.File) {
 		f.layers = append(f.layers, bindMTPLayer(b.Layer(c.Layers+i), p, c, c.Layers+i))
 	}
 	return f
 }
 
-// MTPLayers returns how many MTP layers f, c's file, has. Some files have fewer than they say.
-func (c *Config) MTPLayers(f *gguf.File) int {
-	n := min(1, c.Further) // without it the file is refused
+// mtpLayers returns the number of MTP layers in f, c's file. Some files have fewer than they say.
+func (c *Config) mtpLayers(f *gguf.File) int {
+	n := min(1, c.Further) // binding refuses a file without the first
 	for n < c.Further && f.Tensor(fmt.Sprintf("blk.%d.nextn.eh_proj.weight", c.Layers+n)) != nil {
 		n++
 	}
 	return n
 }
 
-// bindMTPLayer binds layer l with its binder. An embedding table of its own stays in RAM.
+// bindMTPLayer binds layer l with its binder b. An embedding table of its own stays in RAM.
 func bindMTPLayer(b *nn.Binder, p family.MTP, c *Config, l int) mtpLayer {
 	embed, output := p.Ends()
 	y := mtpLayer{embd: embed.Table, norm: output.Norm, head: nn.Linear{W: output.Head.W}, block: p.BindMTP(b, l)}
@@ -140,7 +140,7 @@ func (f *mtp) Forward(p *nn.Pass, states compute.Tensor) compute.Tensor {
 	return y
 }
 
-// follow computes the layers from layer k on, which has its input in states, and the inputs of the layers after it.
+// follow computes the layers from k on. states has the input of layer k, and follow writes those of the layers after it.
 func (f *mtp) follow(p *nn.Pass, states compute.Tensor, k int) {
 	for ; k < len(f.layers); k++ {
 		y, scope := &f.layers[k], p.Scope()
@@ -171,7 +171,7 @@ func (f *mtp) Head(depth int) (norm nn.Norm, head *nn.Linear) {
 	return norm, &y.head
 }
 
-// put makes x layer k's part of states.
+// put copies x to layer k's part of states.
 func (f *mtp) put(p *nn.Pass, states compute.Tensor, k int, x compute.Tensor) {
 	p.Verbs().CopyColumns(states, x, compute.Ranges{First: k * f.width}, compute.Ranges{}, f.width, 1)
 }
@@ -186,7 +186,7 @@ func (f *mtp) before(p *nn.Pass, states compute.Tensor, k int) compute.Tensor {
 	return p.Slice(before, k*f.width, f.width)
 }
 
-// input returns the residual that layer k's block reads, of the hidden states before. [n, n_embd]
+// input returns the residual that layer k's block reads, made of the rows' tokens and of before. [n, n_embd]
 func (f *mtp) input(p *nn.Pass, k int, before compute.Tensor) compute.Tensor {
 	y, pair := &f.layers[k], p.Tokens(2*f.width)
 	e := p.Norm(p.Lookup(y.embd), y.embdNorm)

@@ -82,7 +82,7 @@ func (m *Model) rehearse(kind nn.Kind, n, decode, out int) error {
 	return m.rehearseAt(0, kind, n, decode, out)
 }
 
-// rehearseAt is rehearse for a draft that has so many tokens.
+// rehearseAt is rehearse for a draft that has depth tokens.
 func (m *Model) rehearseAt(depth int, kind nn.Kind, n, decode, out int) error {
 	pages := [][]int32{make([]int32, m.cache.Pages)}
 	p := compute.Params{

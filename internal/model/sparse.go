@@ -112,8 +112,8 @@ func (c *Config) mostlyOpen() bool {
 	return layers > 0 && open > breakEven*float64(layers)
 }
 
-// zeros reports whether some layers leave neurons at exactly zero that can be skipped: by their activation, or because
-// they keep their largest gates only.
+// zeros reports whether some layers have neurons that are exactly zero and can be skipped: by their activation, or because
+// they keep only their largest gates.
 func (c *Config) zeros() bool {
 	return c.Act.Sparse() && !c.whole() || slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil })
 }

@@ -52,8 +52,8 @@ func (l *Sandwich) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-// PostNorm is a block with attention and a feed-forward layer that read the residual as it is. What each adds to it is
-// normed.
+// PostNorm is a block with attention and a feed-forward layer that read the residual as it is. Norms follow them: each
+// adds its output to the residual after a norm.
 type PostNorm struct {
 	Attn              SelfAttention
 	FFN               FeedForward

@@ -43,7 +43,7 @@ type Units struct {
 	Left      float64   // share of uses that are left out if their unit would be read from the disk
 	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
 	Kept      []float64 // [n] shares of tokens that use units as a cache in RAM sees them, largest first, where the units used most are others in each text; nil: as Sometimes says
-	Follow    bool      // those on a GPU are always the ones that the text uses most
+	Follow    bool      // experts follow the text: those on a GPU are always the ones that it uses most
 	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises
 }
 

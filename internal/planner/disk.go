@@ -128,10 +128,11 @@ func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged in
 	return solve(*on)
 }
 
-// readsLayers reports whether steps will read layers of b from the disk: its weights are all read for every token, and
-// more are in RAM than there is room for. Layers that GPUs have a part of cannot be read, so GPUs then hold whole ones.
+// readsLayers reports whether steps will read layers of b from the disk: every token needs all its weights, and RAM has
+// too little room for those that are on no GPU. Only layers without a part on a GPU can be read, so GPUs then hold whole
+// layers.
 func (p *Planner) readsLayers(s *Solution, b *modelcost.Cost) bool {
-	const counted = 0.98 // of the room: loading takes a little more than plans count
+	const counted = 0.98 // share of the room that plans may use: loading takes a little more than they count
 	ram, sent := p.room(), staged(s.Streams)
 	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || b.ExpertsUsed > 0 || readTogether(b) > 0 {
 		return false

@@ -339,8 +339,8 @@ func (c *Cache) Drop(unit int32) {
 	c.free = append(c.free, s)
 }
 
-// Close makes the slots from first on hold nothing, and gives them to no unit until Open, so that their memory can be
-// used otherwise. None of them may be held.
+// Close empties the slots from first on, and gives them to no unit until Open, so that their memory can be used for
+// something else. None of them may be held.
 func (c *Cache) Close(first int) {
 	closed := func(slot int32) bool { return int(slot) >= first }
 	for s := first; s < c.open; s++ {

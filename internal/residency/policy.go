@@ -276,7 +276,7 @@ func (p *Policy) Done(m Move) {
 	y.slot[m.Expert], y.busy[m.Slot], y.coming[m.Expert] = m.Slot, false, false
 }
 
-// Cancel ends a copy that was not sent. The slot keeps its content.
+// Cancel ends a copy before any of it was sent. The slot keeps its content.
 func (p *Policy) Cancel(m Move) {
 	y := &p.layers[m.Layer]
 	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = Absent, false, false

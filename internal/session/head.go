@@ -36,12 +36,12 @@ func (o *Options) headFits(c model.Config, f, file *gguf.File) error {
 	return nil
 }
 
-// takeHead has the head in file draft for the model.
+// takeHead sets o to draft with the head in file.
 func (o *Options) takeHead(file *gguf.File) {
 	o.Engine.Head, o.Planner.HeadInRAM = file, o.Draft.OnProcessor()
 }
 
-// openHead has the head in file, which o names, draft for the model. It refuses one that does not fit.
+// openHead sets o to draft with the head in file, which o names. It refuses a head that does not fit the model.
 func (s *Session) openHead(file *gguf.File, o *Options) error {
 	s.head = file
 	c, err := model.ReadConfig(s.File, o.Engine.Activation)

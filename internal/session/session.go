@@ -65,7 +65,7 @@ type Session struct {
 	head     *gguf.File    // of a draft head; nil: none
 	tower    *vision.Tower // nil: none
 	found    bool          // a draft head was found beside the model, not named
-	beside   Need          // what the draft model and the tower take
+	beside   Need          // memory of the draft model and the tower
 	sampling sample.Options
 	File     *gguf.File
 	Planner  *planner.Planner
@@ -179,7 +179,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// ofDraft returns the options by which the draft model is opened.
+// ofDraft returns the options with which the draft model is opened.
 func (o *Options) ofDraft() Options {
 	e, p := o.Engine, o.Planner
 	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
@@ -187,8 +187,9 @@ func (o *Options) ofDraft() Options {
 	return Options{Engine: e, Planner: p, Tower: Tower{Off: true}}
 }
 
-// needOfDraft returns what the draft model for the model in f takes. A draft head takes nothing of its own: it drafts for
-// the model, and the caller closes it; nil: there is none. found reports whether it was found beside the model.
+// needOfDraft returns the memory of the draft model for the model in f. If there is a draft head instead, it sets o to use
+// it and returns its file, which the caller closes; the model's own need then includes it. found reports whether the head
+// was found beside the model.
 func (o *Options) needOfDraft(ctx context.Context, f *gguf.File) (n Need, head *gguf.File, found bool, err error) {
 	if o.Draft.Path == "" || o.Engine.Drafts.Most == 0 {
 		if head, _ = o.headBeside(f); head != nil {
@@ -254,7 +255,7 @@ func (n *Need) add(m Need) {
 	n.RAM, n.Least, n.GPU = n.RAM+m.RAM, n.Least+m.Least, n.GPU+m.GPU
 }
 
-// Takes returns the memory that the model, its draft model and its tower take, as was planned: RAM and GPU.
+// Takes returns the planned memory of the model, its draft model and its tower, in RAM and on GPUs.
 func (s *Session) Takes() Need {
 	m := s.Memory()
 	n := Need{RAM: m.Need, Least: m.Need, GPU: m.OnGPUs}

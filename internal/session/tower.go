@@ -85,8 +85,7 @@ func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.
 	return nil
 }
 
-// openOnGPU opens the tower in f, which takes so many bytes, on a GPU, unless none has room for it or it is to be on the
-// processor.
+// openOnGPU opens the tower in f on a GPU, unless no GPU has room for its bytes or the options keep it on the processor.
 func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, options vision.Options, bytes int64) (err error) {
 	if o.Tower.OnProcessor {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Changing are the flags of sampling and of a text's length, which a conversation may change.
+// Changing gives access to the flags of sampling and of a text's length, which a conversation may change.
 type Changing struct{ command *cli.Command }
 
-// NewChanging returns the flags of a command.
+// NewChanging returns a command's Changing.
 func NewChanging(c *cli.Command) Changing { return Changing{c} }
 
 func changing() []cli.Flag { return append(Sampling(), Length()) }
@@ -29,7 +29,7 @@ func (s Changing) Names() (names []string) {
 	return names
 }
 
-// AllNames returns the flags' names, those that mean the same included.
+// AllNames returns the flags' names and their aliases.
 func (s Changing) AllNames() (names []string) {
 	for _, f := range changing() {
 		names = append(names, f.Names()...)
@@ -37,7 +37,7 @@ func (s Changing) AllNames() (names []string) {
 	return names
 }
 
-// IgnoresEnd reports whether a text goes on after its end.
+// IgnoresEnd reports whether generation continues after the end of the text.
 func (s Changing) IgnoresEnd() bool { return s.command.Bool("ignore-eos") }
 
 // MostTokens returns the most tokens of a text as powerinfer.Generation.Max has it, and whether it was given.
@@ -48,8 +48,8 @@ func (s Changing) MostTokens() (n int, given bool) {
 // Given returns the value of the flag of that name.
 func (s Changing) Given(name string) any { return s.command.Value(name) }
 
-// Value returns the value of the flag of that name, one of Names, as now has it, which may be what the model's file
-// advises.
+// Value returns the value of the flag of that name, one of Names. It takes the settings of sampling from now, because the
+// model's file may advise them.
 func (s Changing) Value(name string, now *powerinfer.Sampling) any {
 	if n, ok := sample.NumberBy(name); ok {
 		return reflect.ValueOf(n.Of(now)).Elem()
@@ -60,8 +60,8 @@ func (s Changing) Value(name string, now *powerinfer.Sampling) any {
 	return s.command.Value(name)
 }
 
-// Set sets the flag of that name, one of AllNames, and returns how m samples from now on. After an error the flag has
-// the value before, as now has it, unless it collects values.
+// Set sets the flag of that name, one of AllNames, and returns how m samples from then on. After an error the flag has
+// its former Value again, unless it collects values.
 func (s Changing) Set(name, value string, now *powerinfer.Sampling, m *powerinfer.Model) (chosen powerinfer.Sampling, err error) {
 	of := slices.IndexFunc(changing(), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	before := fmt.Sprint(s.Value(s.Names()[of], now))

@@ -253,7 +253,7 @@ func (a *attention) compute(from, end, longest int) {
 		return
 	}
 	a.tile = max(1, tileQueries/a.part)
-	if a.byTerms { // which pays for more queries, but every thread is to have some
+	if a.byTerms { // many queries share the tiles of keys and values, but every thread needs some
 		a.tile = max(a.tile, min(kernel.TermQueries/a.part, rows*parts/(tilesOfThread*d.pool.Threads())))
 	}
 	if !a.how.Seen.All() { // tokens see different positions

@@ -176,8 +176,8 @@ func (f *experts) sort() {
 	}
 }
 
-// take converts the step's activations x to the forms of m and of more, which may be nil. It sorts rows of several tokens
-// by expert; those of tiles are so from the start.
+// take converts the step's activations x to the forms of m and of more, which may be nil. Then it sorts the rows of
+// several tokens by expert, except in tiles, which are made in that order.
 func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
@@ -236,7 +236,7 @@ func (f *experts) chunks(n, rowBytes int) (rows, chunks int) {
 	return evenly(n, min(n, chunkRows(n*len(f.present), rowBytes, f.tokens, f.d.pool.Threads())), tileRows)
 }
 
-// evenly cuts n rows into chunks of about as many, a multiple of unit and not many more than most.
+// evenly returns how n rows are cut into chunks of about equal length: a multiple of unit, and hardly more than most.
 func evenly(n, most, unit int) (rows, chunks int) {
 	chunks = (n + most - 1) / most
 	rows = ((n+chunks-1)/chunks + unit - 1) / unit * unit
@@ -308,8 +308,7 @@ func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	return next
 }
 
-// pairActs returns the pairs' activations in o for products of m with the i-th present expert, or nothing if they are in
-// tiles.
+// pairActs returns the activations in o of the i-th present expert's pairs, for products with m; nil if they are in tiles.
 func (f *experts) pairActs(o *operand, m *compute.Matrix, i int) []byte {
 	if f.byTiles(m) {
 		return nil

@@ -198,7 +198,7 @@ func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte
 	m.k.MatMulPrompt(kernel.Next{}, w.Type, out, outStride, packed, rows, w.Cols, x, stride, tokens)
 }
 
-// multiplyOfPrompt is multiply for activations o that formOfPrompt made, by tiles where there are some.
+// multiplyOfPrompt is multiply for activations o that formOfPrompt made. It uses tiles if w does.
 func (d *Device) multiplyOfPrompt(w *compute.Matrix, data []byte, rows int, out []float32, outStride int, o *operand, tokens, worker int) {
 	if tiled(w) {
 		x, stride := o.ofTiles(w, 0)

@@ -290,7 +290,7 @@ func (o *operand) addPrompt(d *Device, x compute.Tensor, single int, f kernel.Fo
 	o.at[f] = d.tiling.all(f, floats(x)[single*x.Cols:], x.Cols)
 }
 
-// formOfPrompt adds x, whose rows are all of prompts, for multiplyOfPrompt with w.
+// formOfPrompt adds x for multiplyOfPrompt with w. All rows of x belong to prompts.
 func (o *operand) formOfPrompt(d *Device, x compute.Tensor, w *compute.Matrix) {
 	if tiled(w) {
 		o.addPrompt(d, x, 0, mem(w).k.PromptForm(w.Type))
@@ -308,19 +308,19 @@ func (o *operand) ofPrompt(w *compute.Matrix, single int) (unsafe.Pointer, int) 
 	return unsafe.Add(o.at[f], single*o.stride[f]), o.stride[f]
 }
 
-// tiled reports whether products of prompts' rows with w are by tiles.
+// tiled reports whether products of w with rows of prompts use tiles.
 func tiled(w *compute.Matrix) bool {
 	m := mem(w)
 	return m.ofTokens && m.k.PromptForm(w.Type).Tiled()
 }
 
-// ofTiles returns the address of a tile of the activations in the form of prompts for w, and a row's share of a tile.
+// ofTiles returns the address of a tile of activations in w's form for prompts, and the bytes of a row of the tile.
 func (o *operand) ofTiles(w *compute.Matrix, tile int) (unsafe.Pointer, int) {
 	f := mem(w).k.PromptForm(w.Type)
 	return unsafe.Add(o.at[f], tile*kernel.TileTokens*o.stride[f]), o.stride[f]
 }
 
-// tileRun is rows of activations that are multiplied by the same weights. Each run begins a tile.
+// tileRun is a run of activations' rows that are multiplied by the same weights. A tile has rows of one run only.
 type tileRun struct {
 	tile, tiles int // the first of its tiles, and their number
 	first, rows int
@@ -335,7 +335,7 @@ type tiling struct {
 	x      []float32
 	cols   int
 	runs   []tileRun
-	source []int32 // the rows of x that runs have at each place; nil: the row of that number
+	source []int32 // the row of x for each row that runs count; nil: the row of that number
 	whole  [1]tileRun
 	dst    []byte
 }
@@ -345,7 +345,7 @@ func (t *tiling) init(d *Device) {
 	t.chunkFn = t.chunk
 }
 
-// after returns the run of that many rows from row first on whose tiles follow those of r.
+// after returns the run of rows [first, first+rows). Its tiles follow those of r.
 func (r tileRun) after(first, rows int) tileRun {
 	return tileRun{r.tile + r.tiles, (rows + kernel.TileTokens - 1) / kernel.TileTokens, first, rows}
 }
@@ -368,7 +368,7 @@ func (t *tiling) run(f kernel.Form, x []float32, cols int, runs []tileRun, sourc
 	return unsafe.Pointer(unsafe.SliceData(t.dst))
 }
 
-// chunk makes one tile.
+// chunk makes the tile of that number.
 func (t *tiling) chunk(tile, _ int) {
 	r := &t.runs[sort.Search(len(t.runs), func(i int) bool { return t.runs[i].tile+t.runs[i].tiles > tile })]
 	i := tile - r.tile

@@ -25,7 +25,7 @@ type fetch struct {
 	read   []bool     // [units]
 	memory []byte     // memory of data, with room for later fetches
 	pieces []*fetched // [units·spans], by span
-	alone  bool       // it is of one unit, which keeps its slot if it has one
+	alone  bool       // Borrow made it: it has one unit, which keeps its slot if it has one
 
 	mu      sync.Mutex
 	arrival sync.Cond
@@ -45,7 +45,7 @@ type fetched struct {
 // Lend implements hybrid.Host.
 func (d *Device) Lend(fetches int, bytes int64) bool {
 	s := d.units
-	least := int64(0) // a unit of each class has room
+	least := int64(0) // bytes of a unit of each class, which must still have room
 	for _, c := range s.classes {
 		least += c.bytes
 	}

@@ -51,7 +51,7 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	return nil
 }
 
-// share gives each class its own slots: one, and the same share of its other units.
+// share gives each class its own slots: one, and slots for the same share of the other units in every class.
 func (s *store) share() error {
 	least := int64(0)
 	for _, c := range s.classes {
@@ -83,7 +83,7 @@ func (s *store) classify(b *bundle) {
 	s.use.OnDisk += int64(b.units) * b.class.bytes
 }
 
-// allocate makes the class's slots: its own, and those with memory for so many whole layers.
+// allocate makes the class's slots: its own, and those that share the memory of that many whole layers.
 func (c *class) allocate(d *Device, wholes int) error {
 	rows := c.own + wholes*c.largest()
 	c.slots = min(c.units, rows)

@@ -23,7 +23,7 @@ import (
 // it.
 type store struct {
 	budget   int64 // bytes for slots and whole layers
-	forSlots int64 // bytes for slots that no whole layer takes
+	forSlots int64 // bytes of slots that share no memory with whole layers
 	reader   pieceReader
 	bundles  []*bundle
 	classes  []*class
@@ -79,7 +79,7 @@ type class struct {
 	bytes   int64 // bytes of a unit
 	units   int
 	slots   int
-	own     int      // the first slots: whole layers never take their memory
+	own     int      // the first slots, which share no memory with whole layers
 	slabs   [][]byte // by part: [own][size], then the rows of each whole layer, which are the other slots
 	cache   *residency.Cache
 	bundles []*bundle

@@ -168,7 +168,7 @@ func TestExpertsOnDisk(t *testing.T) {
 	}
 }
 
-// TestLeastUnits: experts of two sizes need room for one of each, also where more would be lent than is left.
+// TestLeastUnits: experts of two sizes need room for one of each, and no more is lent than leaves this room.
 func TestLeastUnits(t *testing.T) {
 	large, small := newExpertLayer(t, quant.F16, 256, 512, 6), newExpertLayer(t, quant.F16, 256, 32, 24)
 	least := large.expertBytes() + small.expertBytes()

@@ -28,8 +28,8 @@ const (
 // the others are read in the file's order. Rows never change, so they stay valid as long as the memory is the layer's.
 type wholeLayer struct {
 	s    *store
-	at   int     // among the store's whole layers
-	data []byte  // nil: the memory is that of slots, see store.lend
+	at   int     // its index in store.wholes
+	data []byte  // nil: it shares its memory with slots, see store.lend
 	b    *bundle // the bundle with rows here, or with rows on their way; nil: none
 
 	reads   []*wholeRead
@@ -68,8 +68,8 @@ func wholePart(p *part, units int) int64 {
 }
 
 // addWholes makes whole layers if there are neurons on disk: two if they take little of the memory, so that one is read
-// while the other is computed, else one. The rest is for slots. If all units are neurons of one size, the whole layers'
-// memory is that of more slots as long as no step needs it.
+// while the other is computed, else one. The rest is for slots. If all units are neurons of one size, slots use the whole
+// layers' memory, too, while no step needs it.
 func (s *store) addWholes(d *Device) error {
 	s.forSlots = s.budget
 	largest := int64(0)
@@ -103,7 +103,7 @@ func (s *store) addWholes(d *Device) error {
 	return nil
 }
 
-// lendable returns the number of whole layers with memory that is that of slots, too.
+// lendable returns the number of whole layers that share their memory with slots.
 func (s *store) lendable() int {
 	if len(s.classes) > 1 {
 		return 0
@@ -119,7 +119,7 @@ func (c *class) largest() (units int) {
 	return units
 }
 
-// lend gives whole layers their memory, if slots have it. What is in these slots is lost.
+// lend gives whole layers the memory that they share with slots, which lose their units.
 func (s *store) lend() {
 	s.wholeFew = s.wholeFew || s.tokens <= compute.FewTokens
 	if s.closed || s.lendable() == 0 {
@@ -132,7 +132,8 @@ func (s *store) lend() {
 	s.classes[0].cache.Close(s.classes[0].own)
 }
 
-// takeMemoryBack begins a step: one of few tokens has all slots, unless the last of these steps needed a whole layer.
+// takeMemoryBack is called when a step begins. A step of few tokens gets all slots back, unless the last such step needed
+// a whole layer.
 func (s *store) takeMemoryBack() {
 	if s.tokens > compute.FewTokens {
 		return

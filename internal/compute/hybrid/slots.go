@@ -144,8 +144,8 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	return y, nil
 }
 
-// hasExpert reports whether the GPU has expert e of the layer with the down matrix m now. If its experts do not move, it
-// has the first held.
+// hasExpert reports whether the GPU now has expert e of the layer with the down matrix m. It has the first held experts
+// if they do not move.
 func (m *matrix) hasExpert(e, held int) bool {
 	if m.slotted != nil {
 		return m.slotted.gpu.At[e] != compute.Absent
@@ -248,7 +248,7 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 }
 
 // advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
-// copies that pay, but not where one could not be read. It waits for nothing.
+// copies that pay, unless an expert could not be read. It waits for nothing.
 func (s *slots) advance(d *Device, piece int64) error {
 	failed := false
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
@@ -257,7 +257,7 @@ func (s *slots) advance(d *Device, piece int64) error {
 			c.unit.Release()
 			c.unit = nil
 		}
-		if c.failed != nil { // a step that needs the expert will say so
+		if c.failed != nil { // a step that needs the expert reports the error
 			failed = true
 			s.policy.Cancel(c.Move)
 			s.copies, s.stages = slices.Delete(s.copies, i, i+1), append(s.stages, c.stage)

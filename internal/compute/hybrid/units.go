@@ -69,8 +69,8 @@ func (d *Device) bundle(prior []float64, parts []*compute.Matrix) error {
 }
 
 // lend makes the host reserve RAM for the experts that are copied to GPUs' slots, and for the chunks that are sent to
-// GPUs for prompts; GPUs take turns with these. If it has too little RAM, experts stay where they are, and the host
-// computes prompts itself.
+// GPUs for prompts. GPUs share the RAM for chunks, because they take turns. If there is too little RAM, experts stay where
+// they are, and the host computes prompts itself.
 func lend(host Host, pairs ...*Device) {
 	most := int64(0)
 	for _, d := range pairs {

@@ -190,9 +190,9 @@ func (activeFusion) record(r *recorder, ops []compute.Op) {
 	r.block(&block{x: m.X, first: &m.Products[0], second: secondOf(m), act: ops[1].(*compute.Activate)})
 }
 
-// nextFusion is a product, or a layer's experts, whose result is added to the residual, the RMSNorm of that, and the
-// products of the norm, with their activation, if one follows: MatMul or Experts, Add, RMSNorm, MatMul and perhaps
-// Activate. No dispatch computes the norm alone.
+// nextFusion is a product, or a layer's experts, added to the residual, the RMSNorm of the sum, and the products of the
+// norm, with their activation if one follows: MatMul or Experts, Add, RMSNorm, MatMul and perhaps Activate. No dispatch
+// computes the norm alone.
 type nextFusion struct{}
 
 // added returns what op computes and what from, if its last dispatch can add that to a residual and begin a norm.

@@ -8,16 +8,16 @@ import (
 
 // Shapes of expertneurons.comp and expertsums.comp.
 const (
-	mostUsed    = 32 // experts of a token; shared memory has a block of outputs for each
+	mostUsed    = 32 // experts of a token, at most; shared memory has a block of outputs for each
 	expertsEach = 4  // experts that a group of lanes sums at a time
-	expertsOwn  = 8  // rows of a workgroup, unless it begins a norm: small ones keep large GPUs busy
+	expertsOwn  = 8  // rows of a workgroup, unless it begins a norm: small workgroups keep large GPUs busy
 )
 
 // expertsBytes bounds the shared memory of a workgroup of expertsums.comp.
 func expertsBytes(local, used int) int { return 8<<10 + 8*local + 4*used*(blockOwn+3) + 512 }
 
-// few reports whether two dispatches compute the layer of a few tokens: expertneurons.comp the neurons of every pair, and
-// expertsums.comp the sum over a token's experts. Their sums have the order of those that compute does.
+// few reports whether two dispatches compute the layer for a few tokens: expertneurons.comp the neurons of every pair, and
+// expertsums.comp the sum over a token's experts. They add in the same order as compute.
 func (f *experts) few() bool {
 	if f.tokens > compute.FewTokens || f.sorted.Slab != nil || f.w.Exact || f.c.Used > mostUsed || f.w.Act.Kind >= compute.XIELU {
 		return false

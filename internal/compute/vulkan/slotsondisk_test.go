@@ -66,8 +66,8 @@ func said(t *testing.T, m *model.Model) (logits [][]float32) {
 }
 
 // TestSlotsOnDisk: experts on disk follow the text into the GPU's slots by the same copies, and give the same bytes, as
-// experts in RAM do: whether RAM has room for all of them or for fewer than a token uses, and whether prompts have them
-// sent. An expert that cannot be read is not copied, and steps go on.
+// experts in RAM. RAM has room for all of them or for fewer than a token uses, and prompts have them sent or not. An
+// expert that cannot be read is not copied, and steps go on.
 func TestSlotsOnDisk(t *testing.T) {
 	gpu := lent(t)
 	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0, Experts: expertsOnDisk, Used: 3, FF: 32, Vocab: 320}, layersOfFamilies)

@@ -118,7 +118,7 @@ func (s *samples) slots(u compute.SlotUse) {
 	s.count("powerinfer_experts_copied_bytes_total", "Bytes that this took.", u.Bytes)
 }
 
-// units sends what was done with experts, neurons or layers that stay on disk, nothing where all are in memory.
+// units sends the use of experts, neurons or layers that stay on disk, and nothing if all are in memory.
 func (s *samples) units(u compute.UnitUse) {
 	if u.Units == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// TestRead: what a batch cannot be is refused by its line.
+// TestRead: a line that is wrong is refused by its number.
 func TestRead(t *testing.T) {
 	good, err := Read("in", "{\"prompt\":\"a\"}\n\n{\"id\":\"x\",\"prompt\":\"b\",\"temperature\":0.5,\"stop\":[\"c\"]}\n{\"id\":-7,\"prompt\":\"d\"}")
 	if err != nil || len(good) != 3 || string(good[0].ID) != "1" || string(good[1].ID) != `"x"` || good[1].numbers["temperature"] != 0.5 || len(good[1].numbers) != 1 {
@@ -131,8 +131,8 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// TestResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is
-// left alone.
+// TestResumes: the incomplete last line of an interrupted batch is cut off, whole lines stay, and a file that is no
+// batch's is left alone.
 func TestResumes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":2,\"error\":\"y\"}\n"

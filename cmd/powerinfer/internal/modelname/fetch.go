@@ -52,7 +52,7 @@ func OfHub(c *cli.Command, text string) (hub.Name, error) {
 	return n, nil
 }
 
-// Parse returns the name at the hub of a model that is named as there, or by a short name.
+// Parse returns the hub's name of a model. text is that name or a short one.
 func Parse(text string) (hub.Name, error) {
 	if _, n, ok := hub.FindShort(text); ok {
 		return n, nil
@@ -190,8 +190,8 @@ func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag st
 	return c.Set(flag, m.Path())
 }
 
-// Bring gets a model, that was called text, by the hub's Use or Pull, and shows how far it is. A short name means what
-// its repository has in place of a quantisation that is no longer there.
+// Bring calls get, the hub's Use or Pull, for the model that the user called text, and shows the progress. If the
+// repository no longer has the quantisation that a short name means, Bring takes what it has instead.
 func Bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(context.Context, hub.Name, func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	called, usual, short := hub.FindShort(text)
 	if !short || n != usual {

@@ -72,7 +72,7 @@ func namedModel(c *cli.Command) string {
 	return name
 }
 
-// Short returns the short name that the model was given by, or nothing.
+// Short returns the short name by which the user named the model; empty: another name.
 func Short(c *cli.Command) string {
 	name, _ := c.Metadata[shortName].(string)
 	return name
@@ -81,7 +81,8 @@ func Short(c *cli.Command) string {
 // Asked reports whether the text came as words, or by standard input alone: as a question to the model.
 func Asked(c *cli.Command) bool { return c.Metadata[wordOfText] == true }
 
-// ReadWords returns action, before which the words of a command that are no flags become a model and a text.
+// ReadWords returns an action that first makes a model and a text of the command's words that are no flags, and then
+// calls action.
 func ReadWords(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if err := takeWords(c); err != nil {
@@ -158,7 +159,7 @@ func Piped() (string, error) {
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 
-// TakeInput makes standard input the text of a run that is given none.
+// TakeInput makes standard input the text of a run without a text.
 func TakeInput(c *cli.Command) error {
 	if c.IsSet("prompt") || c.IsSet("file") || c.IsSet("prompt-cache") || term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil

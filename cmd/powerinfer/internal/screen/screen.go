@@ -45,7 +45,7 @@ func Columns(o *terminal.Output) int {
 // Note tells the user something on standard error.
 func Note(s string) { fmt.Fprintln(Err, Lines("note: "+s)) }
 
-// NoteTorn tells the user that the last line of a file, which has so many bytes and is incomplete, is cut off.
+// NoteTorn tells the user that the incomplete last line of a file is cut off. bytes is its length.
 func NoteTorn(bytes int, name string) {
 	Note(fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, quantity.Of(bytes, "byte")))
 }

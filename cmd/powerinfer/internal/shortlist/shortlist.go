@@ -1,4 +1,4 @@
-// Package shortlist tells of the models with short names what they take and about how fast they are on a machine.
+// Package shortlist lists the models with short names, what they take and about how fast they are on a machine.
 package shortlist
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// Context is the context, in tokens, for which the memory of models with short names is told.
+// Context is the context, in tokens, that Row.Memory is for.
 const Context = 8192
 
 // timedContext is the number of tokens of context that estimated speeds assume.
@@ -32,19 +32,19 @@ type Row struct {
 	Bytes      int64   `json:"bytes"`  // bytes to download
 	Memory     int64   `json:"memory"` // bytes
 	Parameters float64 `json:"parameters"`
-	Active     float64 `json:"active"` // parameters that a token needs
+	Active     float64 `json:"active"` // parameters that a token uses
 	About      string  `json:"about,omitempty"`
 	Downloaded bool    `json:"downloaded"`
 	Fits       bool    `json:"fits"`
 	FromDisk   bool    `json:"from_disk,omitempty"`         // it does not fit, and its experts would stay on the disk
-	Rate       float64 `json:"tokens_per_second,omitempty"` // about; 0: it cannot run
+	Rate       float64 `json:"tokens_per_second,omitempty"` // estimated; 0: it cannot run
 }
 
 // Machine is the machine that models are listed for.
 type Machine struct {
 	*planner.Machine
 	Free    int64 // bytes of RAM
-	assumed bool  // its bandwidth
+	assumed bool  // the bandwidth of RAM is assumedStream
 }
 
 // Assumed returns a machine with free bytes of RAM that was not measured.
@@ -87,7 +87,7 @@ func (m *Machine) row(s *hub.Short, downloaded []string) (Row, error) {
 	return r, err
 }
 
-// Says tells what the speeds are from.
+// Says tells where the speeds come from.
 func (m *Machine) Says() string {
 	if m.assumed {
 		return fmt.Sprintf("%.1f GB of memory are free; RAM of %d GB/s is assumed, and no GPU: powerinfer doctor measures", float64(m.Free)/1e9, int(assumedStream/1e9))

@@ -61,7 +61,7 @@ type talk struct {
 	said        conversation.Conversation
 	format      *answer.Format // nil: answers are read as they are
 	input       editor.Reader
-	interactive bool                 // a person sits there
+	interactive bool                 // a person reads and types
 	styled      bool                 // escape sequences may be written
 	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
 	attached    string               // by /read, to the next message
@@ -82,12 +82,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := t.open(ctx, ""); err != nil {
 		return err
 	}
-	defer func() { t.model.Close() }() // which /model changes
+	defer func() { t.model.Close() }() // /model changes t.model
 	t.interactive = screen.Interactive()
 	plain := o.Plain || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
 	t.styled = !plain && screen.Out.IsTerminal()
 	if t.interactive {
-		signal.Reset(os.Interrupt) // which ends any other command
+		signal.Reset(os.Interrupt) // main's handler would end the command
 		interrupts := make(chan os.Signal, 1)
 		signal.Notify(interrupts, os.Interrupt)
 		t.interrupts = interrupts
@@ -213,8 +213,8 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 }
 
-// handle does what a message asks for. A person is told of what fails and goes on; otherwise an error ends the
-// conversation.
+// handle does what a message asks for. Where a person types, an error is shown and the conversation goes on; otherwise
+// the error ends it.
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {

@@ -10,22 +10,22 @@ import (
 )
 
 // Attention over types with blocks is computed in integers where the processor multiplies and adds up pairs of 16-bit
-// integers in one instruction. Queries become integers of 16 bits with a factor for each query. Weights become integers
-// with a factor for each query, page and block of values, after they are multiplied by the values' scales. A block's
-// integer sums are exact. They take half the instructions of float32, and integers of 8 bits need no decoding.
+// integers in one instruction. A query becomes 16-bit integers and a factor. Weights are multiplied by the values' scales
+// and become 16-bit integers, with a factor for each query, page and block of values. A block's integer sums are exact.
+// They take half the instructions of float32, and 8-bit integers need no decoding.
 //
-// Rounding a query leaves an error of 2⁻¹⁶ of its largest element, rounding weights one of 2⁻¹⁶ of the largest weight in
-// the page; the cache's own rounding leaves 2⁻⁸ and 2⁻⁴.
+// The error of a rounded query is at most 2⁻¹⁶ of its largest element, and that of rounded weights 2⁻¹⁶ of the largest in
+// the page. The error of the cache itself is 2⁻⁸ (Q8_0) or 2⁻⁴ (Q4_0).
 
 const (
-	blockMost    = 8                                // queries that go through the kernels together, at most
-	blockQueries = 48                               // queries of which integers are stored at a time
-	panelKeys    = 16                               // keys that a panel of keys has next to each other
+	blockMost    = 8                                // queries that a kernel computes at a time, at most
+	blockQueries = 48                               // queries that are stored as integers at a time
+	panelKeys    = 16                               // keys of a panel, one for each lane
 	panelBlock   = panelKeys * quant.QK             // bytes of a block in a panel of keys
 	valueBlock   = compute.PagePositions * quant.QK // bytes of a block in a panel of values
-	scoreAsks    = 9                                // lines that kernels prefetch for a block of panelKeys keys
-	addAsks      = 5                                // lines that they prefetch for a block of pairSteps pairs
-	pairSteps    = 4                                // pairs of positions to which kernels round up
+	scoreLines   = 9                                // lines that kernels prefetch for a block of panelKeys keys
+	addLines     = 5                                // lines that they prefetch for a block of pairSteps pairs
+	pairSteps    = 4                                // kernels round up to a multiple of this many pairs of positions
 )
 
 // blockKernels are the kernels of attention in integers. Tiles are by the number of queries: 1, 2, 4 and 8.
@@ -76,10 +76,10 @@ func newBlockRoom(s compute.KVShape, room []float32) (r blockRoom, size int) {
 // at returns the address of x[i] as that of a T.
 func at[T any](x []float32, i int) *T { return (*T)(unsafe.Pointer(&x[i])) }
 
-// blockTileOf returns how many of n queries go through the kernels of integers together.
+// blockTileOf returns how many of n queries one kernel computes.
 func blockTileOf(n int) int { return 1 << (mathbits.Len(uint(min(n, blockMost))) - 1) }
 
-// roundQueries makes queries [from, to) integers.
+// roundQueries stores queries [from, to) as integers in w.room.
 func (w *walk) roundQueries(from, to int) {
 	for i := from; i < to; i++ {
 		w.room.queryFactors[i-from] = w.blocks.round(at[int16](w.room.queries, (i-from)*w.key/2), &w.q[i*w.key], w.key/quant.QK)
@@ -107,7 +107,7 @@ func (w *walk) valuePanel(r rows) {
 // scoreBlocks writes the scores of queries i…i+n with the page's first keys.
 func (w *walk) scoreBlocks(i, n, keys int) {
 	i -= w.rounded
-	w.blocks.score[n](&w.scores[0], at[int16](w.room.queries, i*w.key/2), &w.room.queryFactors[i], at[byte](w.room.keys, 0), &w.room.keyScales[0], w.key/quant.QK, keys, unsafe.SliceData(w.keys.ahead), asks(w.keys, panelKeys, scoreAsks))
+	w.blocks.score[n](&w.scores[0], at[int16](w.room.queries, i*w.key/2), &w.room.queryFactors[i], at[byte](w.room.keys, 0), &w.room.keyScales[0], w.key/quant.QK, keys, unsafe.SliceData(w.keys.ahead), blockAhead(w.keys, panelKeys, scoreLines))
 }
 
 // addBlocks adds the values of the page's first positions, times their weights, to the sums of queries i…i+n. A weight
@@ -118,11 +118,12 @@ func (w *walk) addBlocks(i, n, positions int) {
 	for t := range n {
 		w.blocks.weigh(at[int16](w.room.weights, t*blocks*page/2), &w.room.factors[t*blocks], &w.scores[t*page], &w.room.valueScales[0], blocks)
 	}
-	w.blocks.add[n](&w.out.Acc[i*w.value], at[int16](w.room.weights, 0), &w.room.factors[0], at[byte](w.room.values, 0), blocks, (positions+1)/2, unsafe.SliceData(w.raw.ahead), asks(w.raw, 2*pairSteps, addAsks))
+	w.blocks.add[n](&w.out.Acc[i*w.value], at[int16](w.room.weights, 0), &w.room.factors[0], at[byte](w.room.values, 0), blocks, (positions+1)/2, unsafe.SliceData(w.raw.ahead), blockAhead(w.raw, 2*pairSteps, addLines))
 }
 
-// asks returns the distance of the lines that kernels prefetch n at a time, while they multiply one block of some rows.
-func asks(r rows, positions, n int) int { return (positions*r.t.Type().BlockBytes() + n - 1) / n }
+// blockAhead returns the distance in bytes of the n lines that a kernel prefetches while it multiplies one block of that
+// many positions.
+func blockAhead(r rows, positions, n int) int { return (positions*r.t.Type().BlockBytes() + n - 1) / n }
 
 // blockInt returns integer i of a block.
 func blockInt(t compute.KVType, block []byte, i int) int8 {
@@ -132,7 +133,7 @@ func blockInt(t compute.KVType, block []byte, i int) int8 {
 	return int8(block[2+i%16]>>(i/16*4)&15) - 8
 }
 
-// roundQuery writes a query as integers, and returns what they are multiplied with.
+// roundQuery writes a query as integers, and returns their factor.
 func roundQuery(dst []int16, x []float32) float32 {
 	factor, scale := queryFactor(sizeGeneric(quant.F32, x))
 	shortsGeneric(dst, x, factor)
@@ -147,7 +148,7 @@ func queryFactor(most float32, squares float64) (factor, scale float32) {
 	return shortFactor(most, squares)
 }
 
-// blockScales writes the scales of rows of blocks: of the first block those of all rows, and so on.
+// blockScales writes the scales of PagePositions rows. [blocks, PagePositions]
 func blockScales(dst []float32, src []byte, t compute.KVType, blocks int) {
 	size := t.Type().BlockBytes()
 	for i := range compute.PagePositions * blocks {
@@ -155,7 +156,7 @@ func blockScales(dst []float32, src []byte, t compute.KVType, blocks int) {
 	}
 }
 
-// keyPanel arranges panelKeys keys: of each block, for each pair of elements, those of all keys.
+// keyPanel arranges panelKeys keys. [blocks, QK/2, panelKeys, 2]
 func keyPanel(dst []int8, src []byte, t compute.KVType, blocks int) {
 	size := t.Type().BlockBytes()
 	for i := range panelKeys * blocks * quant.QK {
@@ -164,8 +165,8 @@ func keyPanel(dst []int8, src []byte, t compute.KVType, blocks int) {
 	}
 }
 
-// valuePanel arranges pairs of values: of each block, for each pair of positions, the elements of both. Of four times
-// eight elements the second and the third change places.
+// valuePanel arranges pairs of values. [blocks, pairs, QK, 2] Elements are in the order of valuePlace: the second and the
+// third eight change places.
 func valuePanel(dst []int8, src []byte, t compute.KVType, blocks, pairs int) {
 	size := t.Type().BlockBytes()
 	for i := range 2 * pairs * blocks * quant.QK {
@@ -193,8 +194,8 @@ func scoreBlocks(s []float32, q []int16, factor float32, panel []int8, scales []
 	}
 }
 
-// weighBlocks writes weights p [PagePositions] times the scales of each block as integers, and what these are multiplied
-// with. A scale without a weight does not count.
+// weighBlocks writes weights p [PagePositions] times the scales of each block as integers, and their factors. The scale of
+// a position without a weight does not count: it may be NaN.
 func weighBlocks(w []int16, factors, p, scales []float32, blocks int) {
 	const page = compute.PagePositions
 	for b := range blocks {

@@ -9,12 +9,12 @@ import (
 )
 
 // A matrix unit that multiplies tiles of BF16 also computes attention of prompts, by the terms of terms.go. Keys and
-// values are two terms, which hold a half exactly and a float32 with a relative error of 2⁻¹⁷. With them in float32
-// queries and weights are three terms, which are exact; else two. One product has a chunk's keys as rows; its sums are
-// scores. The other product has the chunk's values by position as columns. Keys and values become tiles once for many
-// queries. A query's bytes do not depend on the other queries.
+// values are two terms, which hold a half exactly and a float32 with a relative error of 2⁻¹⁷. Queries and weights are
+// three terms, which are exact, if keys or values are float32, else two. One product has a chunk's keys as rows, and its
+// sums are scores. In the other product a row is an element of the chunk's values, and a column is a position. Keys and
+// values become tiles once for many queries. A query's bytes do not depend on the other queries.
 
-// TermQueries is the number of queries from which on making tiles of keys and values is a small part of the work. The
+// TermQueries is a number of queries with which making tiles of keys and values is a small part of the work, and the
 // queries' data and a chunk's tiles stay in the second-level cache.
 const TermQueries = 512
 
@@ -33,7 +33,7 @@ type termProduct func(config *byte, out *float32, outStride uintptr, w *byte, n 
 // row returns the bytes of a row of n elements.
 func (f *termForm) row(n int) int { return f.terms * bf16Acts(n) }
 
-// write writes x as a row, whose last group it pads with zeros.
+// write writes x as a row. It pads the last group with zeros.
 func (f *termForm) write(dst []byte, x []float32) {
 	term := bf16Acts(len(x))
 	_ = dst[:f.terms*term]
@@ -150,8 +150,8 @@ func (k *Kernels) AttendByTerms(out Partial, q []float32, kv *KV, spans []Span, 
 	}
 }
 
-// byVectors computes query i again. Tiles multiply values that the query does not see by zero, which is no number if
-// they are none.
+// byVectors computes query i again. Tiles also multiply values that the query does not see, by zero, and that gives NaN
+// if such a value is infinite or NaN.
 func (a *termAttention) byVectors(out Partial, q []float32, i int) {
 	key, value := a.kv.Shape.Key, a.kv.Shape.Value
 	sum := Partial{out.Max[i:][:1], out.Sum[i:][:1], out.Acc[i*value:][:value]}
@@ -165,7 +165,7 @@ func (a *termAttention) byVectors(out Partial, q []float32, i int) {
 	}
 }
 
-// finite reports whether all of x, a multiple of four, are numbers that do not overflow when they are added.
+// finite reports whether the sum of x is finite. x has a multiple of four elements.
 func finite(x []float32) bool {
 	var sum [4]float32
 	for i := 0; i < len(x); i += 4 {
@@ -177,7 +177,7 @@ func finite(x []float32) bool {
 	return all-all == 0
 }
 
-// seen returns the positions from the first to the last that some of n queries from query i on attend to.
+// seen returns the range of the positions that any of the n queries from query i on attends to.
 func (a *termAttention) seen(i, n int) (from, to int) {
 	spans := a.spans[i/a.group : (i+n-1)/a.group+1]
 	first, end := spans[0].From, spans[0].To
@@ -299,7 +299,7 @@ func (a *termAttention) loadKeys(first, from, to int) {
 	}
 }
 
-// loadValues does so with values. A row is an element of the values, and a pair is that element at two positions.
+// loadValues does the same with values. A row is an element of the values, and a pair is that element at two positions.
 func (a *termAttention) loadValues(first, from, to int) {
 	n := a.kv.Shape.Value
 	row := a.pair.row(n)

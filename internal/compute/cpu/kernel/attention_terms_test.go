@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// termCase is an attention by terms. Tokens are the last of the positions and see those up to their own, or a window of
-// them, or all.
+// termCase is an attention by terms. Tokens are at the last positions. They see the positions up to their own, or a window
+// of these, or all positions.
 type termCase struct {
 	typ                           compute.KVType
 	key, value, positions, tokens int
@@ -23,8 +23,8 @@ type termCase struct {
 	broken                        bool // the last token's value is no number; the others do not see it
 }
 
-// TestAttendByTerms holds attention by terms to its definition, and a token to the same bytes in any company. Where the
-// processor lacks the unit, TestMissingInstructions does so with fewer shapes.
+// TestAttendByTerms holds attention by terms to its definition. A token has the same bytes whatever the other tokens are.
+// Where the processor lacks the unit, TestMissingInstructions does the same with fewer shapes.
 func TestAttendByTerms(t *testing.T) {
 	k := Variants()[0]
 	if !k.HasMatrix() {
@@ -87,7 +87,7 @@ func holdAttentionByTerms(t *testing.T, k *Kernels, cases []termCase) {
 			at := i * c.group
 			want, largest := s.define(at)
 			near(t, fmt.Sprintf("%+v query %d", c, at), all[at*c.value:][:c.value], func(d int) (float64, float64) { return want[d], largest }, tolerance)
-			if c.broken { // others are computed another way alone
+			if c.broken { // alone, the other tokens are computed another way
 				continue
 			}
 			for j, e := range attend(i, i+1) {

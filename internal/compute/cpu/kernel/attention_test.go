@@ -15,7 +15,7 @@ import (
 // attentionTolerance: float32 dot products and sums, relative to the largest value attended to.
 const attentionTolerance = 1e-5
 
-// blockTolerance is that of integers of 16 bits, whose rounding errors add up over a page.
+// blockTolerance is the tolerance of 16-bit integers: their rounding errors add up over a page.
 const blockTolerance = 2e-4
 
 // sequence is a random KV cache and queries for the last tokens of a sequence.

@@ -17,7 +17,7 @@ import (
 // bf16Group is the number of elements that a step of the products in BF16 takes.
 const bf16Group = 32
 
-// bf16Acts returns the size in bytes of a row of cols activations in BF16: whole groups, and one more, lest rows share
+// bf16Acts returns the size in bytes of a row of cols activations in BF16: whole groups, and one more, so that rows do not share
 // the sets of the first-level cache.
 func bf16Acts(cols int) int { return ((cols+bf16Group-1)/bf16Group + 1) * bf16Group * 2 }
 

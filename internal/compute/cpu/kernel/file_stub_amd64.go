@@ -2,7 +2,7 @@
 
 package kernel
 
-// packQ40AVX2 packs n superblocks of Q4_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ40AVX2 packs n superblocks of Q4_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ40AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ40AVX2 computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
@@ -23,16 +23,16 @@ func fileFarQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // fileScatterQ40VNNI computes one token's products with rows chosen by index of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ41AVX2 packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ41AVX2 packs n superblocks of Q4_1, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packQ50AVX2 packs n superblocks of Q5_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ50AVX2 packs n superblocks of Q5_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ50AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packQ51AVX2 packs n superblocks of Q5_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ51AVX2 packs n superblocks of Q5_1, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ51AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packQ80AVX2 packs n superblocks of Q8_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ80AVX2 packs n superblocks of Q8_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ80AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ80AVX2 computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
@@ -53,13 +53,13 @@ func fileFarQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // fileScatterQ80VNNI computes one token's products with rows chosen by index of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ2KAVX2 packs n superblocks of Q2_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ2KAVX2 packs n superblocks of Q2_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ2KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packQ3KAVX2 packs n superblocks of Q3_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ3KAVX2 packs n superblocks of Q3_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ3KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packQ4KAVX2 packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ4KAVX2 packs n superblocks of Q4_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
@@ -80,7 +80,7 @@ func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // fileScatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ5KAVX2 packs n superblocks of Q5_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ5KAVX2 packs n superblocks of Q5_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ5KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ5KAVX2 computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
@@ -101,7 +101,7 @@ func fileFarQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // fileScatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ6KAVX2 packs n superblocks of Q6_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ6KAVX2 packs n superblocks of Q6_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packQ6KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ6KAVX2 computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
@@ -122,14 +122,14 @@ func fileFarQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // fileScatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packIQ4NLAVX2 packs n superblocks of IQ4_NL, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packIQ4NLAVX2 packs n superblocks of IQ4_NL, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packIQ4NLAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packIQ4XSAVX2 packs n superblocks of IQ4_XS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packIQ4XSAVX2 packs n superblocks of IQ4_XS, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packIQ4XSAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packTQ20AVX2 packs n superblocks of TQ2_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packTQ20AVX2 packs n superblocks of TQ2_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packTQ20AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// packMXFP4AVX2 packs n superblocks of MXFP4, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packMXFP4AVX2 packs n superblocks of MXFP4, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 func packMXFP4AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)

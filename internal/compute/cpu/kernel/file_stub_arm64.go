@@ -54,72 +54,72 @@ func fileFarQ6KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ6KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ41NEON packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ41NEON packs n superblocks of Q4_1, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ41NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ50NEON packs n superblocks of Q5_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ50NEON packs n superblocks of Q5_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ50NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ51NEON packs n superblocks of Q5_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ51NEON packs n superblocks of Q5_1, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ51NEON(dst, src *byte, n, ahead uintptr)
 
-// packIQ4NLNEON packs n superblocks of IQ4_NL, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packIQ4NLNEON packs n superblocks of IQ4_NL, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packIQ4NLNEON(dst, src *byte, n, ahead uintptr)
 
-// packIQ4XSNEON packs n superblocks of IQ4_XS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packIQ4XSNEON packs n superblocks of IQ4_XS, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packIQ4XSNEON(dst, src *byte, n, ahead uintptr)
 
-// packMXFP4NEON packs n superblocks of MXFP4, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packMXFP4NEON packs n superblocks of MXFP4, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packMXFP4NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ2KNEON packs n superblocks of Q2_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ2KNEON packs n superblocks of Q2_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ2KNEON(dst, src *byte, n, ahead uintptr)
 
-// packQ3KNEON packs n superblocks of Q3_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ3KNEON packs n superblocks of Q3_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ3KNEON(dst, src *byte, n, ahead uintptr)
 
-// packTQ20NEON packs n superblocks of TQ2_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packTQ20NEON packs n superblocks of TQ2_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packTQ20NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ40NEON packs n superblocks of Q4_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ40NEON packs n superblocks of Q4_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ40NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ80NEON packs n superblocks of Q8_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ80NEON packs n superblocks of Q8_0, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ80NEON(dst, src *byte, n, ahead uintptr)
 
-// packQ4KNEON packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ4KNEON packs n superblocks of Q4_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ4KNEON(dst, src *byte, n, ahead uintptr)
 
-// packQ5KNEON packs n superblocks of Q5_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ5KNEON packs n superblocks of Q5_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ5KNEON(dst, src *byte, n, ahead uintptr)
 
-// packQ6KNEON packs n superblocks of Q6_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ6KNEON packs n superblocks of Q6_K, and prefetches what is ahead bytes after each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packQ6KNEON(dst, src *byte, n, ahead uintptr)

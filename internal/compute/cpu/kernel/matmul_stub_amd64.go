@@ -268,15 +268,15 @@ func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
@@ -319,11 +319,11 @@ func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
@@ -430,45 +430,45 @@ func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ4XS writes n superblocks of two packed rows of IQ4_XS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ4XS writes n superblocks of two packed rows of IQ4_XS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ4XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
@@ -508,11 +508,11 @@ func fewMXFP4VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // fewMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
@@ -544,16 +544,16 @@ func expandF16VNNI(dst *byte, w *byte, n uintptr)
 // expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
 func expandBF16VNNI(dst *byte, w *byte, n uintptr)
 
-// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptBF161AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptBF162AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptTerms1AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and prefetches two lines at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
 func promptTerms2AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
 // turnSumsAMX writes n tiles of sums of 16 rows each for the first tokens of 16. Scalar twin: turnSumsGeneric in prompts.go.
@@ -562,19 +562,19 @@ func turnSumsAMX(out *float32, outStride uintptr, sums *float32, sumStep uintptr
 // panelTilesAMX makes tiles of n superblocks of 16 rows of a panel, whose quants lie offset above their values. Scalar twin: superblock in unpack.go.
 func panelTilesAMX(dst *byte, step uintptr, panel *byte, pairBytes uintptr, superBytes uintptr, n uintptr, offset float32, form uintptr)
 
-// tilesQ40AMX makes tiles of n superblocks of packed Q4_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+// tilesQ40AMX makes tiles of n superblocks of packed Q4_0 rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.
 func tilesQ40AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
 
-// tilesQ80AMX makes tiles of n superblocks of packed Q8_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+// tilesQ80AMX makes tiles of n superblocks of packed Q8_0 rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.
 func tilesQ80AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
 
-// tilesQ4KAMX makes tiles of n superblocks of packed Q4_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+// tilesQ4KAMX makes tiles of n superblocks of packed Q4_K rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.
 func tilesQ4KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
 
-// tilesQ5KAMX makes tiles of n superblocks of packed Q5_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+// tilesQ5KAMX makes tiles of n superblocks of packed Q5_K rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.
 func tilesQ5KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
 
-// tilesQ6KAMX makes tiles of n superblocks of packed Q6_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+// tilesQ6KAMX makes tiles of n superblocks of packed Q6_K rows, and prefetches what is ahead bytes after them. Scalar twin: tileValues in prompts.go.
 func tilesQ6KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
 
 // copyTilesBF16 makes tiles of n groups of rows, as 1 terms of BF16. Scalar twin: splitGeneric in terms.go.
@@ -728,12 +728,12 @@ func pairsTwo1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uint
 // pairsTwo2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
 func pairsTwo2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
-// splitTwoBF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitTwoBF16 writes n groups of 32 numbers as 2 terms of BF16, term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
 func splitTwoBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
-// weighTwoAMX writes e^(s-m) of n groups of 32 scores as 2 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
+// weighTwoAMX writes e^(s-m) of n groups of 32 scores as 2 terms of BF16, term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
 //
 //go:noescape
 func weighTwoAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
@@ -744,12 +744,12 @@ func pairsThree1AMX(config *byte, out *float32, outStride uintptr, w *byte, n ui
 // pairsThree2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
 func pairsThree2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
-// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
 func splitThreeBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
-// weighThreeAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
+// weighThreeAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
 //
 //go:noescape
 func weighThreeAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)

@@ -12,8 +12,9 @@ import (
 // fewer, and keeps to the number that took less time. Later it tries one thread more in the same way. Which threads
 // compute changes no result, since the chunks are the same.
 const (
-	// The time for which threads without a core held up regions is added up, and a share of the time that passes is taken
-	// off it. At alarmLimit a trial begins. A process of the lowest priority takes 2 % of a core and is below that share.
+	// width adds up the time for which threads without a core held up regions, and subtracts one alarmShare-th of the time
+	// that passes. At alarmLimit a trial begins. A process of the lowest priority takes 2 % of a core, which is less than
+	// that share.
 	// One region counts for at most alarmMost: what stops it for longer, as a debugger or a slow disk, does not share a core.
 	alarmLimit = 20 * time.Millisecond
 	alarmShare = 20
@@ -115,7 +116,7 @@ func (w *width) open() (wider bool) {
 	return false
 }
 
-// forget takes the share of the time that has passed off alarms.
+// forget subtracts the share of the time that has passed from alarms.
 func (w *width) forget(now time.Duration) {
 	w.alarms = max(0, w.alarms-(now-w.alarm)/alarmShare)
 	w.alarm = now

@@ -1,6 +1,6 @@
-// Neurons of a few pairs of a token and one of its experts: act(x·Gᵀ + bias)·(x·Uᵀ + bias), or act(x·Uᵀ + bias), and with PACK the same in eight bits
-// besides: the beginning of package ref's Experts. A workgroup has OWN neurons of the pair that z is. LANES invocations sum ROWS rows of each matrix at a time,
-// in the order of product.glsl.
+// Neurons of a few pairs of a token and one of its experts: act(x·Gᵀ + bias)·(x·Uᵀ + bias), or act(x·Uᵀ + bias), and with
+// PACK also in eight bits. This is the first half of package ref's Experts. A workgroup computes OWN neurons of pair z.
+// LANES invocations sum ROWS rows of each matrix at a time, in the order of product.glsl.
 #include "common.glsl"
 
 #define PACKED 7
@@ -13,14 +13,14 @@ const bool POSITIVE = false;
 #define ACTS 1
 #include "product.glsl"
 
-// The same of the ups, which have the shape and type of the gates.
+// The same for the ups, which have the shape and type of the gates.
 #define UPS 2
 #include "up.glsl"
 
 layout(constant_id = 3) const uint ROWS = 1;
 layout(constant_id = 4) const uint KIND = 0; // compute.Nonlinearity
 layout(constant_id = 5) const bool PACK = false;
-layout(constant_id = 6) const bool GATED = true; // else ups are in the place of gates
+layout(constant_id = 6) const bool GATED = true; // else the ups are bound in place of the gates
 
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };   // [pairs, neurons]
 layout(set = 0, binding = 4, std430) readonly buffer Choice { float choice[]; }; // [tokens, 2·used]
@@ -38,8 +38,8 @@ layout(push_constant) uniform Push {
 	uint used;
 	uint experts;   // that the matrices hold
 	uint tabled;    // there is a table of their slots
-	uint perExpert; // rows of a matrix that belong to an expert
-	uint fromGate, fromUp; // the first of them that are wanted
+	uint perExpert; // rows of a matrix for each expert
+	uint fromGate, fromUp; // the first of these rows that are wanted
 	uint before;    // the experts' weights multiply sums
 } push;
 #define TABLE 8
@@ -48,7 +48,7 @@ layout(push_constant) uniform Push {
 #include "activated.glsl"
 
 const uint OWN = 32, GROUPS = gl_WorkGroupSize.x / LANES, AT_ONCE = GROUPS * ROWS, SUMS = GATED ? 2 * ROWS : ROWS;
-// Of an invocation's sums so many are reduced at a time: shared memory has few kilobytes.
+// CHUNK of an invocation's sums are reduced at a time, because shared memory is small.
 const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < SUMS ? ROOM : SUMS;
 
 shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks

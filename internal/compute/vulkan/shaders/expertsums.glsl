@@ -1,6 +1,7 @@
-// Sums of what the experts of a few single tokens give, by the experts' weights in the order of the choice: the end of package ref's Experts. A workgroup has
-// OWN rows of the result of the token that y is. LANES invocations sum a row of EACH experts at a time, in the order of product.glsl. With NEXT the result is added
-// to total, and the RMSNorm of that is begun, as in block.glsl.
+// Sums of the outputs of a few single tokens' experts, times the experts' weights, in the order of the choice. This is the
+// second half of package ref's Experts. A workgroup computes OWN rows of the result of token y. LANES invocations sum a
+// row of EACH experts at a time, in the order of product.glsl. With NEXT the result is added to total, and the RMSNorm of
+// that is begun, as in block.glsl.
 #include "common.glsl"
 
 #define PACKED 7
@@ -17,7 +18,7 @@ const bool POSITIVE = false;
 layout(constant_id = 3) const uint EACH = 4;
 layout(constant_id = 4) const uint USED = 8; // experts of a token
 layout(constant_id = 5) const bool NEXT = false;
-layout(constant_id = 6) const uint OWN = 32; // with NEXT a block of what is packed
+layout(constant_id = 6) const uint OWN = 32; // with NEXT a block of packed elements
 
 layout(set = 0, binding = 2, std430) readonly buffer Choice { float choice[]; };  // [tokens, 2·used]
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };    // [tokens, rows]
@@ -35,7 +36,7 @@ layout(push_constant) uniform Push {
 	uint firstToken; // row of the result and of the choices that belongs to the first token
 	uint experts;    // that the matrix holds
 	uint tabled;     // there is a table of their slots
-	uint weighed;    // what the experts give is multiplied by their weights
+	uint weighed;    // the experts' outputs are multiplied by their weights
 	uint squares;    // where the norm's sums of squares [tokens, blocks] begin
 } push;
 #define TABLE 6
@@ -43,11 +44,11 @@ layout(push_constant) uniform Push {
 
 const uint GROUPS = gl_WorkGroupSize.x / LANES, TURNS = (USED + EACH - 1) / EACH; // of a row
 const uint QUARTERS = OWN / PART;
-// Of an invocation's sums so many are reduced at a time: shared memory has few kilobytes.
+// CHUNK of an invocation's sums are reduced at a time, because shared memory is small.
 const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < EACH ? ROOM : EACH;
 
 shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
-shared float given[USED * OWN];                   // by the experts
+shared float given[USED * OWN];                   // the experts' outputs
 shared uint places[USED];
 shared uint numbers[USED];
 shared float by[USED];
