@@ -24,8 +24,10 @@ const (
 	trialTurns   = 4
 	trialTime    = 40 * time.Millisecond
 	trialRegions = 64
-	// The other number is chosen if its regions took less than trialGain of the time.
+	// The other number is chosen if its regions took less than trialGain of the time. A region that takes longer than
+	// trialMost was stopped, and the trial says nothing.
 	trialGain = 0.97
+	trialMost = 250 * time.Millisecond
 	// The next trial comes no sooner than pauseFirst after one that changed the number, and twice as late after each
 	// further one that did not, up to pauseLast.
 	pauseFirst = 200 * time.Millisecond
@@ -52,6 +54,7 @@ type width struct {
 	begin   time.Duration // of the region
 	time    time.Duration // of the turn's regions
 	regions int           // of the turn
+	stopped bool          // a region of the trial was
 	mean    [2]float64    // time of a region with the chosen and the other number, summed over turns [ns]
 
 	yielded atomic.Int64 // see Pool.Yielded [ns]
@@ -81,8 +84,7 @@ func (w *width) follow(kind int) (wider bool) {
 	}
 	w.kind = kind
 	if w.trial { // its turns would not be alike
-		w.pause = min(2*w.pause, pauseLast)
-		w.end(w.now())
+		w.giveUp(w.now())
 	}
 	if kind == 0 {
 		return w.set(w.most)
@@ -101,6 +103,9 @@ func (w *width) open() (wider bool) {
 	}
 	w.begin = w.now()
 	switch {
+	case w.trial && w.stopped:
+		w.giveUp(w.begin)
+		return w.set(w.chosen)
 	case w.trial:
 		if w.time >= trialTime && w.regions >= trialRegions {
 			return w.next()
@@ -128,7 +133,7 @@ func (w *width) compare(other int32) {
 		w.pause = pauseFirst
 	}
 	w.trial, w.turn, w.other, w.mean = true, 0, other, [2]float64{}
-	w.time, w.regions = 0, 0
+	w.time, w.regions, w.stopped = 0, 0, false
 }
 
 // next ends a turn, and the trial with its last turn. It reports whether more threads take part than before.
@@ -147,6 +152,12 @@ func (w *width) next() (wider bool) {
 		return w.set(w.other)
 	}
 	return w.set(w.chosen)
+}
+
+// giveUp ends a trial without a result.
+func (w *width) giveUp(now time.Duration) {
+	w.pause = min(2*w.pause, pauseLast)
+	w.end(now)
 }
 
 // end ends a trial at the given time.
@@ -172,6 +183,7 @@ func (w *width) close() {
 		if w.trial {
 			w.time += took
 			w.regions++
+			w.stopped = w.stopped || took > trialMost
 		}
 		w.yielded.Add(int64(took) * int64(w.most-threads))
 	}

@@ -186,6 +186,26 @@ func TestWidthAfterStop(t *testing.T) {
 	}
 }
 
+// TestTrialStopped stops the process in the middle of a trial, which then says nothing.
+func TestTrialStopped(t *testing.T) {
+	m := newMachine(2)
+	m.took = map[int]time.Duration{1: 102 * time.Microsecond, 2: 100 * time.Microsecond} // too alike to try two again with success
+	for m.trials < 3 {
+		for !m.trial {
+			m.run(time.Millisecond)
+		}
+		m.open()
+		m.clock += time.Minute
+		m.close()
+		for m.trial {
+			m.run(time.Millisecond)
+		}
+	}
+	if n := m.threads.Load(); n != 2 {
+		t.Errorf("%d threads take part, want 2", n)
+	}
+}
+
 // TestWidthForgetsAlarms covers alarms that came while no trial could begin: after a quiet time they are no reason for one.
 func TestWidthForgetsAlarms(t *testing.T) {
 	m := newMachine(2)
