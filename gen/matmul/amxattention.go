@@ -12,7 +12,7 @@ import (
 // exps are the constants of exp32 in activation.go: the polynomial's, from the highest power on.
 var exps = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
 
-// weighTerms emits what turns scores into weights and writes these as that many terms.
+// weighTerms emits the kernel that turns scores into weights and writes them as that many terms.
 func weighTerms(name string, terms int) {
 	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)")
 	Pragma("noescape")

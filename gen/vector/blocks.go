@@ -82,12 +82,12 @@ func blocks() {
 	}
 }
 
-// blockScales emits what collects a page's scales, of each block those of all rows.
+// blockScales emits the kernel that collects a page's scales. [blocks, pagePositions]
 func blockScales() {
 	function("blockScalesAVX512", "func(dst *float32, src *byte, blockBytes, blocks int)",
 		"writes the scales of 64 rows of blocks: of the first block those of all rows, and so on. Scalar twin: blockScales.")
 	dst, src, bytes, blocks := pointer("dst"), pointer("src"), pointer("blockBytes"), pointer("blocks")
-	// The halves of a block's rows go to the second half of the room of their floats, and then become these.
+	// A block's halves of all rows are first written to the second half of the memory for their floats.
 	row, to, left, word := GP64(), GP64(), GP64(), GP32()
 	MOVQ(dst, row)
 	ADDQ(U32(rowBytes/2), row)
@@ -118,7 +118,7 @@ func blockScales() {
 	end()
 }
 
-// keys emits what arranges keys: of each block, for each pair of elements, those of panelKeys keys.
+// keys emits the kernel that arranges panelKeys keys. [blocks, blockElems/2, panelKeys, 2]
 func (b blocked) keys() {
 	function("keys"+b.name+"AVX512", "func(dst, src *byte, blocks int)",
 		fmt.Sprintf("writes the integers of %d keys in %s as a panel: of each block, pairs of elements of all keys. Scalar twin: keyPanel.", panelKeys, b.name))
@@ -168,8 +168,8 @@ func turnWords(rows [8]reg.VecVirtual) (out [8]reg.VecVirtual) {
 	return out
 }
 
-// values emits what arranges a page's values: of each block, for each pair of positions, the elements of both, in the
-// order in which VPUNPCKLBW and VPUNPCKHBW bring them.
+// values emits the kernel that arranges a page's values, with elements in the order of VPUNPCKLBW and VPUNPCKHBW.
+// [blocks, pagePositions/2, blockElems, 2]
 func (b blocked) values() {
 	function("values"+b.name+"AVX512", "func(dst, src *byte, blocks, pairs int)",
 		fmt.Sprintf("writes the integers of pairs of values in %s as a panel: of each block, elements of both values of all pairs. Scalar twin: valuePanel.", b.name))
@@ -251,7 +251,7 @@ func scoreBlocks(T, V int) {
 			VMOVUPS(sums[t][v], at(s, rowBytes*t+64*v))
 		}
 	}
-	for range V - 1 { // past the other vectors of keys
+	for range V - 1 { // panel is past the first vector of keys already
 		ADDQ(vector, panel)
 	}
 	ADDQ(U32(uint32(64*V)), s)
@@ -261,7 +261,7 @@ func scoreBlocks(T, V int) {
 	end()
 }
 
-// ask prefetches what comes next in steps, at the pace of the arithmetic.
+// ask prefetches the line at ahead and adds step to ahead, so that prefetching keeps pace with the arithmetic.
 func ask(ahead, step reg.Register) {
 	PREFETCHT1(at(ahead, 0))
 	ADDQ(step, ahead)
@@ -300,7 +300,7 @@ func clearGrid(g [][]reg.VecVirtual) {
 	}
 }
 
-// weighBlocks emits what turns a query's weights into integers, for each block of the values.
+// weighBlocks emits the kernel that turns a query's weights into integers, for each block of the values.
 func weighBlocks() {
 	function("weighBlocksAVX512", "func(w *int16, factors, p, scales *float32, blocks int)",
 		"writes 64 weights times the scales of each block of values as integers of 16 bits, and what these are multiplied with. Scalar twin: weighBlocks.")
@@ -375,7 +375,7 @@ func addBlocks(T, S int) {
 	SHLQ(Imm(2), factorStride)
 	MOVQ(blocks, accStride)
 	SHLQ(Imm(7), accStride)
-	MOVQ(accStride, stride) // 128 bytes of a block, both
+	MOVQ(accStride, stride) // both are 128 bytes for each block
 	w := newRows(first, stride, T)
 	Label("blocks")
 	whole := make([][][]reg.VecVirtual, S)
@@ -399,7 +399,7 @@ func addBlocks(T, S int) {
 	ADDQ(U32(64*steps), from)
 	SUBQ(Imm(steps), left)
 	JG(LabelRef("pairs"))
-	// Back to the block's beginning, and on to the next: the loop went over as many pairs.
+	// The pointers to weights go back by what the loop advanced them, and on to the next block.
 	SUBQ(panel, from)
 	SHRQ(Imm(4), from)
 	SUBQ(U32(2*pagePositions), from)

@@ -43,7 +43,7 @@ func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program
 	y.Stored = nil
 	for i := range parts {
 		if len(parts[i].Stored) != 1 || parts[i].Stored[0].State > 0 {
-			c.mtpErr = errors.New("it has no attention of its own alone")
+			c.mtpErr = errors.New("it lacks an attention layer with keys and values of its own, or has more than that")
 			return
 		}
 		y.Stored = append(y.Stored, parts[i].Stored[0])

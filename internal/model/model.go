@@ -172,7 +172,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	if m.places != nil && m.Skip.Always {
-		return nil, fmt.Errorf("%s: a GPU computes every expert that it has, so experts can be left out wherever they are only on the processor alone: choose no GPU", f.Path)
+		return nil, fmt.Errorf("%s: a GPU computes every expert that it has; to leave out experts that are in memory, too, choose no GPU", f.Path)
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	if m.FurtherCached = o.Further; o.Further { // parts of the cache are numbered with it

@@ -183,8 +183,8 @@ type attention struct {
 	tables   [][]int32     // the step's sequences
 	k, v     []byte        // the layer's memory
 	from     int           // the first token in progress
-	end      int           // the token after the last one
-	byTerms  bool          // they are computed by terms
+	end      int           // the token after the last one in progress
+	byTerms  bool          // the tokens in progress are computed by terms
 	first    int           // the first query head
 	group    int           // query heads of a KV head
 	part     int           // query heads that a worker takes together, of a KV head's

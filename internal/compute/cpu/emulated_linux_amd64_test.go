@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -34,28 +33,12 @@ func TestEmulatedMatrixUnit(t *testing.T) {
 	if !xcpu.X86.HasAVX512BF16 {
 		t.Skip("this processor lacks AVX-512 BF16, which is not emulated")
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = out.Close() }()
-	status, err := emulate.Run([]string{program, "-test.run=^TestEmulatedMatrixUnit$/^(Experts|Attention)$/^(shapes|heads_of_20|parts_of_70)", "-test.short", "-test.v"}, append(os.Environ(), emulated+"=1"), out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	said, err := io.ReadAll(out)
+	said, status, err := emulate.Rerun(t.TempDir(), emulated+"=1", "-test.run=^TestEmulatedMatrixUnit$/^(Experts|Attention)$/^(shapes|heads_of_20|parts_of_70)", "-test.short", "-test.v")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"Experts", "Attention"} {
-		if status != 0 || !strings.Contains(string(said), "--- PASS: TestEmulatedMatrixUnit/"+verb) {
+		if status != 0 || !strings.Contains(said, "--- PASS: TestEmulatedMatrixUnit/"+verb) {
 			t.Fatalf("status %d\n%s", status, said)
 		}
 	}

@@ -50,15 +50,7 @@ func Assistant(t testing.TB, f *gguf.File, seed uint64) *gguf.File {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	var tensors []gguf.Source
 	add := func(name string, middle, spread float64, shape ...int) {
-		n := 1
-		for _, d := range shape {
-			n *= d
-		}
-		data := make([]float32, n)
-		for i := range data {
-			data[i] = float32(middle + spread*rng.NormFloat64())
-		}
-		tensors = append(tensors, Floats(name+".weight", data, shape...))
+		tensors = append(tensors, Floats(name+".weight", normal(rng, middle, spread, shape...), shape...))
 	}
 	matrix := func(name string, cols, rows int) { add(name, 0, 1/math.Sqrt(float64(cols)), cols, rows) }
 	matrix("token_embd", embd, vocab)

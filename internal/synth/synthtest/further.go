@@ -34,15 +34,7 @@ func FurtherLayers(t testing.TB, s synth.Spec, n int, own bool) *gguf.File {
 	}
 	for layer := s.Layers - n; layer < s.Layers; layer++ {
 		add := func(name string, middle, spread float64, shape ...int) {
-			size := 1
-			for _, d := range shape {
-				size *= d
-			}
-			data := make([]float32, size)
-			for i := range data {
-				data[i] = float32(middle + spread*rng.NormFloat64())
-			}
-			tensors = append(tensors, Floats(fmt.Sprintf("blk.%d.nextn.%s.weight", layer, name), data, shape...))
+			tensors = append(tensors, Floats(fmt.Sprintf("blk.%d.nextn.%s.weight", layer, name), normal(rng, middle, spread, shape...), shape...))
 		}
 		add("enorm", 1, 0.1, embd)
 		add("hnorm", 1, 0.1, embd)
@@ -55,6 +47,19 @@ func FurtherLayers(t testing.TB, s synth.Spec, n int, own bool) *gguf.File {
 		}
 	}
 	return Made(t, append(slices.Clone(f.Keys), gguf.KV{Key: s.Arch + ".nextn_predict_layers", Value: uint32(n)}), tensors)
+}
+
+// normal returns the elements of a tensor, normally distributed.
+func normal(rng *rand.Rand, middle, spread float64, shape ...int) []float32 {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = float32(middle + spread*rng.NormFloat64())
+	}
+	return data
 }
 
 // Made returns a file of these keys and tensors.

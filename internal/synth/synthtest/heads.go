@@ -74,15 +74,7 @@ func (m *maker) set(key string, v any) {
 }
 
 func (m *maker) add(name string, middle, spread float64, shape ...int) {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	data := make([]float32, n)
-	for i := range data {
-		data[i] = float32(middle + spread*m.rng.NormFloat64())
-	}
-	m.tensors = append(m.tensors, Floats(name, data, shape...))
+	m.tensors = append(m.tensors, Floats(name, normal(m.rng, middle, spread, shape...), shape...))
 }
 
 func (m *maker) matrix(name string, cols, rows int) {

@@ -10,9 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs the program argv with the environment env, writes what it prints to out and returns its exit status. No
+// Rerun runs this program again, with these arguments and env added to its environment. It returns what the program
+// prints, and its exit status. folder is for a temporary file.
+func Rerun(folder, env string, args ...string) (printed string, status int, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", 0, err
+	}
+	out, err := os.CreateTemp(folder, "")
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = out.Close() }()
+	if status, err = run(append([]string{program}, args...), append(os.Environ(), env), out); err != nil {
+		return "", 0, err
+	}
+	text, err := os.ReadFile(out.Name())
+	return string(text), status, err
+}
+
+// run runs the program argv with the environment env, writes what it prints to out and returns its exit status. No
 // other thread may have business with it.
-func Run(argv, env []string, out *os.File) (int, error) {
+func run(argv, env []string, out *os.File) (int, error) {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
 	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{

@@ -51,8 +51,8 @@ func GatherLen(s compute.KVShape) int {
 	return compute.PagePositions * n
 }
 
-// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a page of one head
-// in the form that kernels read.
+// ScratchLen returns the elements of KV.Scratch. It holds a tile's scores, and for quantised types a page of one head in
+// the form that kernels read.
 func ScratchLen(s compute.KVShape) int {
 	n := 0
 	if s.KeyType.Type().Quantised() {
@@ -377,7 +377,7 @@ func (w *walk) score(i, n, keys int) {
 	}
 }
 
-// readableValues returns the page's values in a form that kernels read.
+// readableValues brings the page's values to the form that kernels read: rows, or the panel in w.room.
 func (w *walk) readableValues() rows {
 	if w.valueBlocks {
 		w.valuePanel(w.raw)

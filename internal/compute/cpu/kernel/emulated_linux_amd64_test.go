@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -31,27 +30,11 @@ func TestEmulatedInstructions(t *testing.T) {
 	if len(platform()) == 0 {
 		t.Skip("the instructions that are not emulated need AVX2")
 	}
-	out, err := os.CreateTemp(t.TempDir(), "")
+	said, status, err := emulate.Rerun(t.TempDir(), emulated+"=1", "-test.run=^(TestMissingInstructions|TestTilesUnderSignals)$", "-test.v")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = out.Close() }()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := emulate.Run([]string{program, "-test.run=^(TestMissingInstructions|TestTilesUnderSignals)$", "-test.v"}, append(os.Environ(), emulated+"=1"), out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	said, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if status != 0 || !strings.Contains(string(said), "--- PASS: TestMissingInstructions") || cpu.X86.HasAVX512BF16 && !strings.Contains(string(said), "--- PASS: TestTilesUnderSignals") {
+	if status != 0 || !strings.Contains(said, "--- PASS: TestMissingInstructions") || cpu.X86.HasAVX512BF16 && !strings.Contains(said, "--- PASS: TestTilesUnderSignals") {
 		t.Fatalf("status %d\n%s", status, said)
 	}
 	t.Logf("%s", said)
