@@ -29,7 +29,7 @@ func Rerun(folder, env string, args ...string) (printed string, status int, err 
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
 		return "", 0, err
 	}
-	text, err := io.ReadAll(out)
+	text, err := io.ReadAll(io.LimitReader(out, 16<<20))
 	return string(text), status, err
 }
 
