@@ -3,6 +3,7 @@ package emulate
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"unsafe"
@@ -25,7 +26,10 @@ func Rerun(folder, env string, args ...string) (printed string, status int, err 
 	if status, err = run(append([]string{program}, args...), append(os.Environ(), env), out); err != nil {
 		return "", 0, err
 	}
-	text, err := os.ReadFile(out.Name())
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return "", 0, err
+	}
+	text, err := io.ReadAll(io.LimitReader(out, 16<<20))
 	return string(text), status, err
 }
 
