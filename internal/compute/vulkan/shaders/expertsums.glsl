@@ -106,7 +106,8 @@ void main() {
 				break;
 			precise float sum = 0;
 			bool broken = false;
-			for (uint k = 0; k < USED; k++) {
+			// Unrolled, Mesa takes the first product for 0 plus it, which has another sign if the product is -0.
+			[[dont_unroll]] for (uint k = 0; k < USED; k++) {
 				if (places[k] >= push.experts)
 					continue;
 				broken = broken || (floatBitsToUint(by[k]) & 0x7fffffffu) > 0x7f800000u;
