@@ -66,7 +66,7 @@ func TestStopped(t *testing.T) {
 	for _, v := range placed[0].Vectors {
 		rows = append(rows, v...)
 	}
-	if d := visiontest.Summarize(rows).Distance(peer[c.Pictures[0].Name].Rows); d > tolerance {
+	if d := visiontest.Summarize(rows).Distance(peer[c.Pictures[0].Name].Rows); d > toleranceOf(c.Name) {
 		t.Errorf("distance %.2g", d)
 	}
 }

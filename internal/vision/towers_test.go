@@ -23,12 +23,15 @@ import (
 // and sum in other orders, which makes about 1e-6.
 const tolerance = 2e-5
 
-// toleranceOf returns that of a case on the processor, which rounds what it multiplies with matrices in BF16 to eight bits,
-// as llama.cpp does, and with those in Q8_0 to bytes.
+// toleranceOf returns that of a case on the CPU, which rounds what it multiplies with matrices in BF16 to eight bits, as
+// llama.cpp does, and with those in Q8_0 to bytes. Without a matrix unit it multiplies those in F16, as gemma3's projection,
+// in integers of 16 bits.
 func toleranceOf(name string) float64 {
 	switch {
 	case strings.HasSuffix(name, "bf16"):
 		return 5e-3
+	case strings.HasSuffix(name, "f16"), name == "gemma3":
+		return 5e-4
 	case strings.HasSuffix(name, "q8_0"):
 		return 3e-2
 	}
