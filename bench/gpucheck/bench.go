@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 )
 
-// benchRow is what the check reads of a row of llama-bench's JSON, and of what `powerinfer bench` adds to it.
+// benchRow holds the fields of a row of llama-bench's JSON that the check needs, and those that `powerinfer bench` adds.
 type benchRow struct {
 	Prompt    int     `json:"n_prompt"`
 	Generated int     `json:"n_gen"`
@@ -72,7 +72,7 @@ func program(ctx context.Context, path string, args ...string) error {
 	return err
 }
 
-// batchedRow is what the check reads of a row of llama-batched-bench's JSON.
+// batchedRow holds the fields of a row of llama-batched-bench's JSON that the check needs.
 type batchedRow struct {
 	Sequences  int     `json:"pl"`
 	PromptRate float64 `json:"speed_pp"` // tokens per second

@@ -276,7 +276,7 @@ func traces(ctx context.Context, c *check, w *checkup.Report) error {
 	return nil
 }
 
-// mostOpenings is how often the GPU is opened, as by a server that changes models.
+// mostOpenings is the number of times the GPU is opened. A server that changes models opens it as often.
 const mostOpenings = 500
 
 // openings opens and closes the GPU, again and again.

@@ -73,7 +73,7 @@ type Use int
 // The uses of a matrix.
 const (
 	Dense   Use = iota // every row is read for every token
-	Precise            // as Dense, for attention: products keep all bits of float weights, which perplexity feels most here
+	Precise            // as Dense, for attention, where perplexity is most sensitive: products with F16 weights lose less than rounding to F16 would
 	Head               // as Precise, for the output matrix: prompts' rows have the arithmetic of single tokens
 	Lookup             // single rows are looked up, and every row multiplied, as Head, if the head is tied
 	Rows               // rows are neurons: any subset may be read

@@ -87,7 +87,7 @@ type loading struct {
 	bundle *bundle.File    // Options.Bundle
 }
 
-// weights are what a program bound of a file's tensors.
+// weights holds the tensors that the family's program bound.
 type weights struct {
 	program  family.Program
 	embed    nn.Embedding
@@ -110,7 +110,7 @@ type drafting struct {
 	bounds []compute.Bounds  // [n] for drafting steps
 }
 
-// stepping is how steps run, and what the last one computed.
+// stepping holds the memory of steps, and the results of the last one.
 type stepping struct {
 	most    compute.Segment // rows of the largest step
 	shaped  bool            // steps run as the segments that the device chooses

@@ -16,7 +16,7 @@ type FFNSpec struct {
 	UpBias, DownBias Presence
 	InputNorm        Norm // the norm that the block applies to the layer's input; with it the layer before guesses this layer's neurons
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
-	Precise          bool // products keep all bits of float weights: see compute.Precise
+	Precise          bool // see compute.Precise
 	Parallel         bool // the layer runs in parallel to attention, so no earlier layer can guess its set
 	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
 }

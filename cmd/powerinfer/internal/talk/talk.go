@@ -25,7 +25,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// Options are what the command line says of a conversation.
+// Options holds what a conversation needs from the command line.
 type Options struct {
 	// Open opens the model that name means, or the one that the command line names if name is empty.
 	Open   func(ctx context.Context, name string) (Model, error)

@@ -18,7 +18,8 @@ import (
 // queries' data and a chunk's tiles stay in the second-level cache.
 const TermQueries = 512
 
-// termForm is how a matrix unit computes attention with queries and weights of that many terms.
+// termForm holds the kernels with which a matrix unit computes attention if queries and weights have the given number of
+// BF16 terms.
 type termForm struct {
 	terms   int
 	product [2]termProduct // for one tile of queries, or two
