@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,27 +8,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // TestLeftOut: experts are left out only of a model on the disk, and only on request.
 func TestLeftOut(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.gguf")
 	spec := synth.Spec{Arch: "qwen3moe", Layers: 6, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 16, Used: 4, Activation: "silu", Seed: 5}
-	if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := synthtest.OnDisk(t, spec)
 	skip := compute.Skip{After: 1, Below: 1}
 	always := model.Neurons{Skip: compute.Skip{After: 1, Below: 1, Always: true}}
 	if _, err := model.Load(t.Context(), f, nil, model.Options{Neurons: always, Places: make([]compute.Place, spec.Layers+1)}); err == nil || !strings.Contains(err.Error(), "choose no GPU") {

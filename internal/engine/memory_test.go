@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -26,15 +25,7 @@ import (
 // copied to include it.
 func TestMemoryOfFactors(t *testing.T) {
 	need := func(typ quant.Type) int64 {
-		path := filepath.Join(t.TempDir(), "m.gguf")
-		if err := synth.Write(t.Context(), path, synth.Spec{Arch: "llama", Layers: 2, Embd: 256, FF: 1024, Heads: 8, Type: typ}, func(int64, int64) {}); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
+		f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 256, FF: 1024, Heads: 8, Type: typ})
 		o := engine.Options{Limits: engine.Limits{Context: 64, Mapped: true}}
 		n, err := o.Memory(f, placement.Layout{})
 		if err != nil {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,21 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
-
-func openSynth(t *testing.T, s synth.Spec) *gguf.File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
 
 // TestNumbersThatAreNone: a number that would make every logit NaN is refused with the name of its key.
 func TestNumbersThatAreNone(t *testing.T) {
@@ -45,7 +31,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 		"powerinfer.activation_threshold":        {nan, inf},
 	} {
 		for _, v := range values {
-			f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+			f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 			i := 0
 			for i < len(f.Keys) && f.Keys[i].Key != key {
 				i++
@@ -65,7 +51,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 
 // TestActivationNames: the names of activations in files and for --activation.
 func TestActivationNames(t *testing.T) {
-	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+	f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	for name, threshold := range map[string]float32{"fatrelu:0.5": 0.5, "FATReLU:1e-3": 1e-3, "fatrelu": 0.01, "fatrelu:0": 0} {
 		if c, err := ReadConfig(f, name); err != nil || c.Act.Kind.String() != "fatrelu" || c.Act.Threshold != threshold {
 			t.Errorf("%s: %v with threshold %g, %v", name, c.Act.Kind, c.Act.Threshold, err)
@@ -128,9 +114,9 @@ func TestZeroIsNone(t *testing.T) {
 		case "deepseek2":
 			s.DirectQueries = true
 		}
-		want := configOf(t, openSynth(t, s))
+		want := configOf(t, synthtest.OnDisk(t, s))
 		for i, key := range keys {
-			f, v := openSynth(t, s), zero[i%len(zero)]
+			f, v := synthtest.OnDisk(t, s), zero[i%len(zero)]
 			f.Set(arch+"."+key, v)
 			got := configOf(t, f)
 			if key == "feed_forward_length" && arch == "qwen3moe" {
@@ -149,7 +135,7 @@ func TestLayersWithWindows(t *testing.T) {
 	for _, pattern := range []any{
 		[]bool{true, false, false, true}, []int32{1, 0, 0, 1}, []uint8{1, 0, 0, 1}, []int64{1, 0, 0, 1}, []uint32{1, 0, 0, 1}, []float32{1, 0, 0, 1},
 	} {
-		f := openSynth(t, s)
+		f := synthtest.OnDisk(t, s)
 		f.Set("gemma3.attention.sliding_window", uint32(16))
 		f.Set("gemma3.attention.sliding_window_pattern", pattern)
 		for l, b := range configOf(t, f).Blocks {
@@ -158,7 +144,7 @@ func TestLayersWithWindows(t *testing.T) {
 			}
 		}
 	}
-	f := openSynth(t, s)
+	f := synthtest.OnDisk(t, s)
 	f.Set("gemma3.attention.sliding_window_pattern", []int32{1, 0})
 	f.Set("gemma3.attention.sliding_window", uint32(16))
 	if _, err := ReadConfig(f, ""); err == nil || !strings.Contains(err.Error(), "2 values for 4 layers") {

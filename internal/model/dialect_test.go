@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // written is a file's content that a test rewrites as another program would have written it.
@@ -189,7 +190,7 @@ func TestOllamasFiles(t *testing.T) {
 			c.spec.Embd, c.spec.FF, c.spec.Heads, c.spec.Type, c.spec.Seed = max(c.spec.Embd, 32), 32, 2, quant.F32, 3
 			keys := c.spec.Keys
 			c.spec.Keys = nil
-			plain := openSynth(t, c.spec)
+			plain := synthtest.OnDisk(t, c.spec)
 			w := &written{keys: plain.Keys, tensors: plain.Tensors}
 			for _, k := range keys {
 				w.set(k.Key, k.Value)

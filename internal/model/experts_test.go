@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,16 +18,8 @@ import (
 // routed writes a small model with experts, with metadata changed by KEY=TYPE:VALUE.
 func routed(t *testing.T, arch string, changes ...string) *gguf.File {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
 	s := synth.Spec{Arch: arch, Layers: 2, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 8, Used: 2, Activation: "silu", Seed: 5}
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
+	f := synthtest.OnDisk(t, s)
 	for _, change := range changes {
 		key, value, _ := strings.Cut(change, "=")
 		typ, value, _ := strings.Cut(value, ":")

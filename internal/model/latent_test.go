@@ -14,17 +14,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // latentModel writes a small model with latent attention and opens it.
 func latentModel(t *testing.T, spec synth.Spec) *gguf.File {
 	t.Helper()
 	spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Seed = 2, 256, 256, 4, 5
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-		t.Fatal(err)
-	}
-	return opened(t, path)
+	return synthtest.OnDisk(t, spec)
 }
 
 func opened(t *testing.T, path string) *gguf.File {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"path/filepath"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -10,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // turns returns how often a pair that rotates f radians a position turns within n positions.
@@ -102,17 +102,9 @@ func TestRopeKeys(t *testing.T) {
 		{"a factor of 0 is none", []gguf.KV{kv("scaling.factor", float32(0))}, 1},
 		{"yarn", []gguf.KV{kv("scaling.type", "yarn"), kv("scaling.factor", float32(4)), kv("scaling.original_context_length", uint32(64))}, 4},
 	} {
-		path := filepath.Join(t.TempDir(), "rope.gguf")
 		s := synth.Spec{Arch: "llama", Layers: 1, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1, Keys: c.keys}
-		if err := synth.Write(t.Context(), path, s, nil); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := synthtest.OnDisk(t, s)
 		rope, err := ropeOf(f)
-		f.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +130,7 @@ func TestRopeMagnitude(t *testing.T) {
 		{map[string]string{"yarn_attn_factor": "1.25", "attn_factor": "2"}, 2.5},
 		{map[string]string{"yarn_ext_factor": "0"}, 1},
 	} {
-		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1, Keys: []gguf.KV{
+		f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1, Keys: []gguf.KV{
 			{Key: "llama.rope.scaling.type", Value: "yarn"}, {Key: "llama.rope.scaling.factor", Value: float32(4)},
 		}})
 		for key, v := range c.keys {

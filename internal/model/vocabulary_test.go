@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -62,7 +63,7 @@ func read(t *testing.T, path string) string {
 
 // TestEndsOfFile: the keys of end tokens may be numbers or lists, and a token outside the vocabulary means none.
 func TestEndsOfFile(t *testing.T) {
-	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+	f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	for key, v := range map[string]any{
 		"eos_token_id": []uint32{7, 8}, "eos_token_ids": []int32{9, -1, 1 << 30}, "eot_token_id": int64(10), "eom_token_id": float32(11), "eom_token_ids": uint8(12),
 		"padding_token_id": int32(-1), "fim_pad_token_id": uint32(math.MaxUint32), "unknown_token_id": uint64(1 << 40),
@@ -89,7 +90,7 @@ func TestEndsOfFile(t *testing.T) {
 // TestScoresOfAnyType: scores may be integers, or missing; missing scores are all equal.
 func TestScoresOfAnyType(t *testing.T) {
 	ids := func(scores any) []int32 {
-		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+		f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 		f.Set("tokenizer.ggml.scores", scores)
 		tok, err := Tokenizer(f)
 		if err != nil {
@@ -103,7 +104,7 @@ func TestScoresOfAnyType(t *testing.T) {
 		floats[i], whole[i], doubles[i] = float32(-i%7), int32(-i%7), float64(-i%7)
 	}
 	want := ids(floats)
-	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+	f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	f.Set("tokenizer.ggml.token_type", make([]uint8, 512)) // all undefined
 	if _, err := Tokenizer(f); err != nil {
 		t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // Two neurons, of rows of 10 (gate), 20 (up) and 40 bytes (down), active for 90 % and 30 % of the tokens.
@@ -112,11 +113,7 @@ func synthetic(t *testing.T, s synth.Spec) *gguf.File {
 	if s.Arch == "opt" {
 		s.KVHeads = 4
 	}
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	return open(t, path)
+	return synthtest.OnDisk(t, s)
 }
 
 func open(t *testing.T, path string) *gguf.File {
@@ -166,12 +163,8 @@ func TestFamilies(t *testing.T) {
 
 // TestExperts: a layer's experts are its units. All are in memory, and a token reads those that it uses.
 func TestExperts(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "model.gguf")
 	s := synth.Spec{Arch: "qwen2moe", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 3, Activation: "silu"}
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	f := open(t, path)
+	f := synthtest.OnDisk(t, s)
 	b := of(t, f, law())
 	checkBytes(t, &b, f, 2*16)
 	const expert = 3 * 96 * 64 * 2
@@ -192,11 +185,7 @@ func TestExperts(t *testing.T) {
 // experts are priced whole.
 func TestExpertsOnly(t *testing.T) {
 	s := synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 2, Activation: "relu"}
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	b := of(t, open(t, path), law())
+	b := of(t, synthtest.OnDisk(t, s), law())
 	if b.Mode != model.Exact || b.ExpertsUsed != 2 || b.Active != 1 || !b.Model.Layers[0].Experts {
 		t.Errorf("mode %s, %d experts used, %g of the neurons active, experts: %t", b.Mode, b.ExpertsUsed, b.Active, b.Model.Layers[0].Experts)
 	}

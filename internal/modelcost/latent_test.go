@@ -1,12 +1,10 @@
 package modelcost
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -39,15 +37,7 @@ func (d *weighing) Vector(src compute.Source) (*compute.Vector, error) {
 func TestLatent(t *testing.T) {
 	for _, arch := range []string{"deepseek2", "minicpm3"} {
 		for _, typ := range []quant.Type{quant.F16, quant.Q8_0} {
-			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := synth.Write(t.Context(), path, synth.Spec{Arch: arch, Type: typ, Layers: 2, Embd: 256, FF: 256, Heads: 4, Seed: 5}, nil); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { f.Close() })
+			f := synthtest.OnDisk(t, synth.Spec{Arch: arch, Type: typ, Layers: 2, Embd: 256, FF: 256, Heads: 4, Seed: 5})
 			given := func(expands bool) int64 {
 				d := &weighing{Device: ref.New(), expands: expands}
 				if _, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // TestCostOf7B: the bytes of a 7B-shaped layer in Q4_0, as in the project's aims: 76 MB dense; a third of them are gate
@@ -38,7 +39,7 @@ func TestCostOf7B(t *testing.T) {
 func TestLayerCost(t *testing.T) {
 	for arch, rows := range map[string]struct{ deciding, following int64 }{"llama": {1, 2}, "opt": {1, 1}, "falcon": {1, 1}, "arcee": {1, 1}, "nemotron": {1, 1}, "phi3": {1, 2}} {
 		s := synth.Spec{Arch: arch, Layers: 1, Embd: 64, FF: 128, Heads: 2, Type: quant.F16, Activation: "relu"}
-		f := openSmall(t, s)
+		f := synthtest.OnDisk(t, s)
 		c, err := model.ReadConfig(f, "")
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -20,7 +21,7 @@ import (
 // again.
 func TestCurve(t *testing.T) {
 	testenv.Thorough(t)
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	rep, err := Run(context.Background(), f, o)
 	if err != nil {
 		t.Fatal(err)

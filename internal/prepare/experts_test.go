@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // expertSpec returns a small model with uses of experts that follow a power law.
@@ -131,7 +132,7 @@ func TestPrepareExperts(t *testing.T) {
 		"zeros, requantised":  {spec("smallthinker", "relu", typed(quant.Q8_0)), true, quantisedAgain, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, o := openSmall(t, c.spec), countOptions(t)
+			f, o := synthtest.OnDisk(t, c.spec), countOptions(t)
 			o.AllowRequantize = c.requant
 			rep, err := Run(context.Background(), f, o)
 			if err != nil {
@@ -203,7 +204,7 @@ func checkExperts(t *testing.T, s synth.Spec, rep *Report, out *gguf.File, neuro
 func TestProfileExperts(t *testing.T) {
 	s := expertSpec("qwen3moe")
 	s.Activation = "silu"
-	f, o := openSmall(t, s), countOptions(t)
+	f, o := synthtest.OnDisk(t, s), countOptions(t)
 	model := o.Out
 	first, err := Run(context.Background(), f, o)
 	if err != nil {
@@ -242,7 +243,7 @@ func TestProfileExperts(t *testing.T) {
 func TestResumeExperts(t *testing.T) {
 	s := expertSpec("smallthinker")
 	s.Sparsity, s.PowerLaw = 0.8, 1
-	f, o := openSmall(t, s), countOptions(t)
+	f, o := synthtest.OnDisk(t, s), countOptions(t)
 	o.Tokens = 10 * stepTokens
 	files := o.Files
 	var long strings.Builder
@@ -280,7 +281,7 @@ func TestResumeExperts(t *testing.T) {
 
 func TestExpertsRefused(t *testing.T) {
 	s := expertSpec("qwen3moe")
-	f := openSmall(t, s)
+	f := synthtest.OnDisk(t, s)
 	for want, change := range map[string]func(o *Options){
 		"runs no models with experts":        func(o *Options) { o.Original = true },
 		"no predictors are made for neurons": func(o *Options) { o.SetType, o.PredictorType = true, quant.Q8_0 },

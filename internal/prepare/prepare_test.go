@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -26,20 +27,6 @@ func smallSpec() synth.Spec {
 		Arch: "llama", Layers: 2, Embd: 128, FF: 384, Heads: 4, Vocab: 512, Context: 256, Type: quant.F16,
 		Activation: "relu", Sparsity: 0.85, PowerLaw: 0.5, Seed: 3,
 	}
-}
-
-func openSmall(t testing.TB, s synth.Spec) *gguf.File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "small.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
 }
 
 // text returns some documents of words, always the same.
@@ -80,7 +67,7 @@ func readAll(t testing.TB, path string) []byte {
 
 // The file that is written says what was done: order, modes, texts, quality.
 func TestRun(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	var estimated bool
 	o.Estimate = func(stages []Estimate) {
 		estimated = len(stages) == 4
@@ -144,7 +131,7 @@ func TestRun(t *testing.T) {
 // Threads change no byte.
 func TestThreads(t *testing.T) {
 	testenv.Thorough(t)
-	f := openSmall(t, smallSpec())
+	f := synthtest.OnDisk(t, smallSpec())
 	var want []byte
 	for _, threads := range []int{1, 3} {
 		o := smallOptions(t)
@@ -164,7 +151,7 @@ func TestThreads(t *testing.T) {
 // and with generated text.
 func TestResume(t *testing.T) {
 	testenv.Thorough(t)
-	f := openSmall(t, smallSpec())
+	f := synthtest.OnDisk(t, smallSpec())
 	for _, generated := range []bool{false, true} {
 		adjust := func(o Options) Options {
 			if generated {
@@ -272,7 +259,7 @@ func litter(t *testing.T, dir string, rng *rand.Rand) {
 
 // TestWorkFolder: a run must be resumed with its original options, and foreign folders are not touched.
 func TestWorkFolder(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	if stopAfter(t, f, o, 5) {
 		t.Fatal("the run was not stopped")
 	}
@@ -295,7 +282,7 @@ func TestWorkFolder(t *testing.T) {
 	}(), f)
 	s := smallSpec()
 	s.Seed++
-	refused("holds a run with another model", o, openSmall(t, s))
+	refused("holds a run with another model", o, synthtest.OnDisk(t, s))
 	if err := os.WriteFile(filepath.Join(o.Out+".work", fileProfile), []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +316,7 @@ func TestRefused(t *testing.T) {
 		"trace budget": {smallSpec(), func(o *Options) { o.TraceBudget = 1 << 20 }, "a trace budget of 1 MiB holds [0-9]+ samples of this model, and at least 1024 are needed; raise"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, o := openSmall(t, c.spec), smallOptions(t)
+			f, o := synthtest.OnDisk(t, c.spec), smallOptions(t)
 			if c.options != nil {
 				c.options(&o)
 			}
@@ -346,7 +333,7 @@ func TestRefused(t *testing.T) {
 
 // A file that is prepared is not prepared again.
 func TestPreparedTwice(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	o.NoPredictors = true
 	rep, err := Run(context.Background(), f, o)
 	if err != nil || rep.Layers[0].Mode != prepared.Exact || rep.Measured != nil {
@@ -391,7 +378,7 @@ func TestFamilies(t *testing.T) {
 		t.Run(fmt.Sprint(c.arch, " ", c.activation, " ", c.typ), func(t *testing.T) {
 			s := smallSpec()
 			s.Arch, s.Activation, s.Type, s.Layers = c.arch, c.activation, c.typ, 1
-			f, o := openSmall(t, s), smallOptions(t)
+			f, o := synthtest.OnDisk(t, s), smallOptions(t)
 			o.AllowRequantize, o.TraceBudget = true, 5<<20
 			o.Accuracy = 0.85 // few samples, and Q4_0 is coarse for a predictor this small
 			rep, err := Run(context.Background(), f, o)
@@ -411,7 +398,7 @@ func TestFamilies(t *testing.T) {
 
 // As long as the divergence is too large, the share of mass that may be missed is halved.
 func TestRounds(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	o.divergence, o.Recall = 1e-9, 0.96
 	var notes []string
 	o.Note = func(format string, args ...any) {
@@ -438,7 +425,7 @@ func TestRounds(t *testing.T) {
 
 // The original's form carries the same predictors.
 func TestOriginal(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	o.Original = true
 	if _, err := Run(context.Background(), f, o); err != nil {
 		t.Fatal(err)
@@ -456,7 +443,7 @@ func TestOriginal(t *testing.T) {
 
 // Profile counts what prepare counts.
 func TestProfile(t *testing.T) {
-	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smallSpec()), smallOptions(t)
 	rep, err := Profile(context.Background(), f, o)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -177,7 +178,7 @@ func TestNearZero(t *testing.T) {
 
 // TestRecurrentSequences: a step has a state for each of its sequences.
 func TestRecurrentSequences(t *testing.T) {
-	f := openSmall(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
+	f := synthtest.OnDisk(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	r, err := newRunner(t.Context(), f, &Options{Threads: 2, Activation: "silu"}, nil, false)
 	if err != nil {
 		t.Fatal(err)

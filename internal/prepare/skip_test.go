@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // What it costs at most to leave experts out is measured of any model with experts, and chooses what an engine may leave
@@ -21,7 +22,7 @@ import (
 func TestExpertCurve(t *testing.T) {
 	s := expertSpec("qwen3moe")
 	s.Used = 4
-	f := openSmall(t, s)
+	f := synthtest.OnDisk(t, s)
 	o := Options{Out: filepath.Join(t.TempDir(), "measured.gguf"), Measure: true, Files: []string{writeFile(t, "text", text(30, 90))}, Threads: 2}
 	rep, err := Run(context.Background(), f, o)
 	if err != nil {

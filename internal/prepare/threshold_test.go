@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 func smoothSpec() synth.Spec {
@@ -30,7 +31,7 @@ const shareTolerance = 0.03
 // TestThresholds: thresholds skip the requested shares, a larger share costs more, and the chosen one keeps the bound.
 // The rest of the file does not change.
 func TestThresholds(t *testing.T) {
-	f, o := openSmall(t, smoothSpec()), smallOptions(t)
+	f, o := synthtest.OnDisk(t, smoothSpec()), smallOptions(t)
 	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.002, LeastCounted
 	rep, err := Run(context.Background(), f, o)
 	if err != nil {
@@ -113,7 +114,7 @@ func TestThresholds(t *testing.T) {
 
 // TestThresholdsResume: a stopped search continues, with the same file as result.
 func TestThresholdsResume(t *testing.T) {
-	f := openSmall(t, smoothSpec())
+	f := synthtest.OnDisk(t, smoothSpec())
 	o := smallOptions(t)
 	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.02, LeastCounted
 	steps, counted := 0, coarse()
@@ -156,7 +157,7 @@ func TestThresholdsRefused(t *testing.T) {
 		"experts":  {experts, nil, "thresholds are not for models with experts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, o := openSmall(t, c.spec), smallOptions(t)
+			f, o := synthtest.OnDisk(t, c.spec), smallOptions(t)
 			o.Thresholds, o.Tokens = true, LeastCounted
 			if c.options != nil {
 				c.options(&o)

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -11,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 const (
@@ -20,19 +20,10 @@ const (
 
 // expertsFile writes a model that consists mostly of experts.
 func expertsFile(t *testing.T) *gguf.File {
-	path := filepath.Join(t.TempDir(), "experts.gguf")
-	if err := synth.Write(t.Context(), path, synth.Spec{
+	return synthtest.OnDisk(t, synth.Spec{
 		Arch: "qwen3moe", Type: quant.Q4_0, Layers: diskLayers, Embd: 256, FF: 256, Experts: 64, Used: diskUsed, Heads: 2,
 		Vocab: 512, Context: 512, Mixing: synth.Mixing{ExpertLaw: 1}, Activation: "silu", Seed: 5,
-	}, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
+	})
 }
 
 // onDisk starts a server of f with experts on disk, with the least RAM and more bytes in addition.

@@ -3,7 +3,6 @@ package vulkan
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -97,15 +97,7 @@ func TestModels(t *testing.T) {
 	play := func(name string, spec synth.Spec, mode model.SparseMode, tolerance float64) {
 		t.Run(fmt.Sprintf("%s %s/%s", name, spec.Type, mode), func(t *testing.T) {
 			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = max(2, spec.Layers), 256, 512, 4, 0.9, 1, 11
-			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := synthtest.OnDisk(t, spec)
 			defer d.reset()
 			pages := []int32{5, 0, 3}
 			decode := mode == model.Predict // by halves, as prompts go, a predictor's close calls are others
@@ -176,15 +168,7 @@ func TestEncoders(t *testing.T) {
 			if family.Window {
 				spec.Keys = []gguf.KV{{Key: family.Name + ".attention.sliding_window", Value: uint32(6)}}
 			}
-			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := synthtest.OnDisk(t, spec)
 			defer d.reset()
 			here, there := loadModel(t, f, d, model.Off), loadModel(t, f, onCPU(t), model.Off)
 			for _, texts := range [][]int{{11}, {1, 9, 3}, {11}} {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -108,22 +108,7 @@ func (exact) Spare(int) int                                { return 0 }
 func small(t *testing.T, spec synth.Spec) *gguf.File {
 	t.Helper()
 	spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 64, 256, 2, 0.8, 1, 3
-	return written(t, spec)
-}
-
-// written writes a model and opens it.
-func written(t *testing.T, spec synth.Spec) *gguf.File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
+	return synthtest.OnDisk(t, spec)
 }
 
 // crowd are sequences with a page each, and how far they are.
@@ -233,7 +218,7 @@ func TestRecordings(t *testing.T) {
 	const seed, rows = 7, 64
 	on(t, nil, func(d *Device) {
 		dev := &shaped{Device: d}
-		f := written(t, synth.Spec{Arch: "llama", Type: quant.F16, Layers: 1, Embd: 32, FF: 32, Heads: 1, Vocab: 260, Seed: 3})
+		f := synthtest.OnDisk(t, synth.Spec{Arch: "llama", Type: quant.F16, Layers: 1, Embd: 32, FF: 32, Heads: 1, Vocab: 260, Seed: 3})
 		m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 128, Outputs: rows, Cache: compute.CacheSpec{Pages: rows + 1}})
 		if err != nil {
 			t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // peerFile holds what llama-imatrix collected of the models of peerModels, by model and tensor.
@@ -63,15 +63,7 @@ func TestPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec.Layers = max(2, spec.Layers)
 			spec.Embd, spec.FF, spec.Heads, spec.Seed, spec.Type = 128, 64, 4, 3, quant.F32
-			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := synthtest.OnDisk(t, spec)
 			m, err := Run(t.Context(), f, Options{Text: peerText(), Context: peerContext, Chunks: peerChunks, Threads: 2})
 			if err != nil {
 				t.Fatal(err)

@@ -36,7 +36,13 @@ func Sparse(t testing.TB, s synth.Spec, layers int) *gguf.File {
 // SparseOnDisk is Sparse as a file on disk.
 func SparseOnDisk(t testing.TB, s synth.Spec, layers int) *gguf.File {
 	t.Helper()
-	f, err := gguf.Open(written(t, sparse(s, layers)))
+	return OnDisk(t, sparse(s, layers))
+}
+
+// OnDisk is File as a file on disk, which is closed when the test ends.
+func OnDisk(t testing.TB, s synth.Spec) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(written(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
