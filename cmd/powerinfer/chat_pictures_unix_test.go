@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
@@ -16,8 +15,7 @@ import (
 func TestChatPictures(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cases := visiontest.Cases()
-	if err := cases[slices.IndexFunc(cases, func(c visiontest.Case) bool { return c.Name == "gemma3" })].Write(dir); err != nil {
+	if err := visiontest.Named(t, "gemma3").Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	model := filepath.Join(dir, visiontest.TextFile)

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
@@ -19,23 +17,14 @@ import (
 // seeing returns an engine of a case's text model, and a prompt with two views of a picture.
 func seeing(t *testing.T, name string, o engine.Options) (*engine.Engine, []int32, []vision.Placed) {
 	t.Helper()
-	all := visiontest.Cases()
-	i := slices.IndexFunc(all, func(c visiontest.Case) bool { return c.Name == name })
-	path := filepath.Join(t.TempDir(), visiontest.TextFile)
-	if err := all[i].WriteText(path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
+	c := visiontest.Named(t, name)
+	f := c.Text(t)
 	o.Devices, o.Context = planner.CPU(planner.Processor{Threads: 2}), 2048
 	o.CacheTypes = compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32}
 	e := openFile(t, f, o)
-	tower := openTower(t, all[i])
+	tower := openTower(t, c)
 	prompt, placed := []int32{1, 342, 381, 356}, []vision.Placed(nil)
-	for _, p := range all[i].Pictures[:1] {
+	for _, p := range c.Pictures[:1] {
 		parts, err := tower.Show(t.Context(), p.Image())
 		if err != nil {
 			t.Fatal(err)

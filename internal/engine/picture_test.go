@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,15 +49,7 @@ func TestPictures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(t.TempDir(), visiontest.TextFile)
-			if err := c.WriteText(path); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := c.Text(t)
 			e := openPictures(t, f, 0)
 			short := e
 			if e.Config().Back > 0 { // steps of a few rows, so that blocks of positions begin in earlier steps
@@ -140,15 +131,7 @@ func openPictures(t *testing.T, f *gguf.File, step int) *engine.Engine {
 
 func openTower(t *testing.T, c visiontest.Case) *vision.Tower {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-	if err := c.WriteTower(path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := c.Tower(t)
 	dev, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)

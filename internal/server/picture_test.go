@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,19 +61,7 @@ const pictureRows = 16
 
 func towerOf(t testing.TB, width int) *vision.Tower {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-	for _, c := range visiontest.Cases() {
-		if c.Name == "gemma3" {
-			if err := c.WriteTower(path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := visiontest.Named(t, "gemma3").Tower(t)
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)

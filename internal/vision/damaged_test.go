@@ -35,15 +35,7 @@ func TestDamagedTensors(t *testing.T) {
 		if !family.HasTower(c.Projector()) {
 			continue
 		}
-		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-		if err := c.WriteTower(path); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
+		f := c.Tower(t)
 		opened := func(tensors []*gguf.Tensor) error {
 			of := gguf.Describe("tower.gguf", "GGUF", f.Keys, tensors)
 			k := &nn.Keys{File: of, Arch: "clip.vision"}
@@ -208,18 +200,10 @@ func TestDamagedKeys(t *testing.T) {
 // places in the picture.
 func TestTowerOfAnother(t *testing.T) {
 	for _, c := range visiontest.Cases() {
-		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
 		if c.Name != "qwen3vl_merger" && c.Name != "gemma3" {
 			continue
 		}
-		if err := c.WriteTower(path); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
+		f := c.Tower(t)
 		width := map[string]int{"qwen3vl_merger": 3 * 64, "gemma3": 64}[c.Name]
 		for _, o := range []vision.Options{{Width: width, Axes: true}, {Width: width}, {Width: 32, Axes: true}, {}} {
 			want := ""
@@ -261,15 +245,7 @@ func TestTextAsTower(t *testing.T) {
 // Files of llama.cpp state another width of feed-forward layers than GLM-4.1V and Qwen2-VL have, and open.
 func TestStatedWidth(t *testing.T) {
 	for _, c := range visiontest.Cases() {
-		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-		if err := c.WriteTower(path); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
+		f := c.Tower(t)
 		keys := slices.Clone(f.Keys)
 		for i := range keys {
 			if keys[i].Key == "clip.vision.feed_forward_length" {

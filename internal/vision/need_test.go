@@ -1,11 +1,9 @@
 package vision_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/family"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
@@ -16,16 +14,8 @@ func TestNeed(t *testing.T) {
 		if !family.HasTower(c.Projector()) {
 			continue
 		}
-		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-		if err := c.WriteTower(path); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := c.Tower(t)
 		n, err := vision.NeedOf(f, vision.Options{})
-		f.Close()
 		if err != nil {
 			t.Fatal(err)
 		}

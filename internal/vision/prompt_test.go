@@ -25,9 +25,7 @@ func bytesOf(text string, first bool) (ids []int32, _ error) {
 
 func gemma3(t *testing.T) *vision.Tower {
 	t.Helper()
-	all := visiontest.Cases()
-	i := slices.IndexFunc(all, func(c visiontest.Case) bool { return c.Name == "gemma3" })
-	return open(t, all[i], devices(t)["cpu"])
+	return open(t, visiontest.Named(t, "gemma3"), devices(t)["cpu"])
 }
 
 // TestPrompt: texts and rows of pictures come in order, with the tower's text around them, and the places known without

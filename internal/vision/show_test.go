@@ -2,12 +2,10 @@ package vision_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/family"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
@@ -20,15 +18,7 @@ func program(t *testing.T, name string, limits family.TowerLimits) family.Tower 
 		if c.Name != name {
 			continue
 		}
-		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-		if err := c.WriteTower(path); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
+		f := c.Tower(t)
 		k := &nn.Keys{File: f, Arch: "clip.vision"}
 		b := nn.NewOutline(f, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
 		tower := family.OpenTower(c.Projector(), k, b, limits)

@@ -3,12 +3,10 @@ package vision_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
@@ -17,17 +15,8 @@ import (
 // TestStopped: a request that ends in the middle of a picture gets no rows, and the next one gets all; both get the
 // tower's progress.
 func TestStopped(t *testing.T) {
-	all := visiontest.Cases()
-	c := all[slices.IndexFunc(all, func(c visiontest.Case) bool { return c.Name == "gemma3" })]
-	path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-	if err := c.WriteTower(path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	c := visiontest.Named(t, "gemma3")
+	f := c.Tower(t)
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)

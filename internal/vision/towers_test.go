@@ -2,7 +2,6 @@ package vision_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/family"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
@@ -48,15 +46,7 @@ func devices(t *testing.T) map[string]compute.Device {
 
 func open(t *testing.T, c visiontest.Case, dev compute.Device) *vision.Tower {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-	if err := c.WriteTower(path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := c.Tower(t)
 	tower, err := vision.Open(context.Background(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,8 @@ package visiontest_test
 
 import (
 	"math"
-	"path/filepath"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -13,15 +11,7 @@ import (
 func TestCases(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), visiontest.TowerFile)
-			if err := c.WriteTower(path); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := c.Tower(t)
 			width, _, err := f.Uint("clip.vision.projection_dim")
 			if err != nil {
 				t.Fatal(err)
