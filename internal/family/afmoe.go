@@ -93,11 +93,4 @@ func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 	}
 }
 
-func (m *afmoe) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *afmoe) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }

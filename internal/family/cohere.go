@@ -84,11 +84,4 @@ func (m *cohere) block(b *nn.Binder, i int) nn.Parallel {
 	}
 }
 
-func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *cohere) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }

@@ -90,12 +90,7 @@ func (m *cohere2MoE) block(b *nn.Binder, i int) cohere2MoEBlock {
 }
 
 func (m *cohere2MoE) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

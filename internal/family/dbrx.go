@@ -63,16 +63,9 @@ func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
 	}
 }
 
-func (m *dbrx) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *dbrx) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *dbrxBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *dbrxBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.experts.Forward(p, x, p.Norm(x, l.ffnNorm)))

@@ -64,16 +64,9 @@ func (m *deci) block(b *nn.Binder, i int, l layer, heads int) deciBlock {
 	return block
 }
 
-func (m *deci) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *deci) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *deciBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *deciBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	switch {
 	case l.attn != nil:
 		var y compute.Tensor

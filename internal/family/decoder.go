@@ -102,14 +102,7 @@ func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 	}
 }
 
-func (m *decoder) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *decoder) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
 func (m *decoder) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, len(m.layers)-1)

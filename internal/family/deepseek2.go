@@ -92,12 +92,7 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 }
 
 func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x) // the last layer keeps only the rows with wanted logits
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (m *deepseek2) BindMTP(b *nn.Binder, l int) Block {

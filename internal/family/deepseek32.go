@@ -60,11 +60,6 @@ func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttentio
 }
 
 func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
 	p.KeepSeen(m.index.Selection)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }

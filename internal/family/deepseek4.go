@@ -129,12 +129,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 }
 
 func (m *deepseek4) Forward(p *nn.Pass) compute.Tensor {
-	x := p.Streams(m.embed.Forward(p), m.connections.Streams)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	x, _ = m.last.Read(p, x)
+	x, _ := m.last.Read(p, through(p, p.Streams(m.embed.Forward(p), m.connections.Streams), m.blocks))
 	return x
 }
 

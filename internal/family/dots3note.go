@@ -88,10 +88,5 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 }
 
 func (m *dots3note) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }

@@ -82,16 +82,9 @@ func (m *encoder) block(b *nn.Binder, l layer) encoderBlock {
 	}
 }
 
-func (m *encoder) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *encoder) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *encoderBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *encoderBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, x)
 	p.Add(x, y)
 	p.Normalize(x, l.attnPost)

@@ -64,14 +64,7 @@ func (m *exaone4) block(b *nn.Binder, i int) nn.PostNorm {
 	}
 }
 
-func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *exaone4) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
 func (m *exaone4) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, len(m.layers)-1)

@@ -61,16 +61,9 @@ func (m *falcon) block(b *nn.Binder, l layer) falconBlock {
 	return block
 }
 
-func (m *falcon) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *falcon) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *falconBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *falconBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.attnNorm)
 	x, heads := l.attn.AttendWanted(p, x, in)
 	switch {

@@ -64,15 +64,10 @@ func (m *falconH1) block(b *nn.Binder, i int) falconH1Block {
 }
 
 func (m *falconH1) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (l *falconH1Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *falconH1Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
 	heads := l.attn.Attend(p, in)
 	y := l.mamba.Forward(p, in)

@@ -193,3 +193,15 @@ type ends struct {
 
 // Ends returns them.
 func (e *ends) Ends() (*nn.Embedding, *nn.Output) { return &e.embed, &e.output }
+
+// through passes x through the blocks of a model's layers.
+func through[B any, P interface {
+	*B
+	Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
+}](p *nn.Pass, x compute.Tensor, blocks []B) compute.Tensor {
+	for i := range blocks {
+		p.Layer(i, x) // frees the activations of the layer before
+		x = P(&blocks[i]).Forward(p, x)
+	}
+	return x
+}

@@ -73,12 +73,7 @@ func (m *graniteHybrid) block(b *nn.Binder, i int) graniteHybridBlock {
 }
 
 func (m *graniteHybrid) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *graniteHybridBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

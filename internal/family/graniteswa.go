@@ -78,10 +78,5 @@ func (m *graniteSWA) block(b *nn.Binder, i int) graniteBlock {
 }
 
 func (m *graniteSWA) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }

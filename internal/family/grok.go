@@ -81,16 +81,9 @@ func (m *grok) block(b *nn.Binder, l layer) grokBlock {
 	return block
 }
 
-func (m *grok) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *grok) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *grokBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *grokBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Normalize(y, l.attnPost)
 	p.Add(x, y)

@@ -110,15 +110,10 @@ func readIndexed(k *nn.Keys, n int) []bool {
 }
 
 func (m *hyV4) Forward(p *nn.Pass) compute.Tensor {
-	x := p.Streams(m.embed.Forward(p), m.connections.Streams)
 	if m.indexed != nil {
 		p.KeepSeen(m.index.Selection)
 	}
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	x, _ = m.last.Read(p, x)
+	x, _ := m.last.Read(p, through(p, p.Streams(m.embed.Forward(p), m.connections.Streams), m.blocks))
 	return x
 }
 

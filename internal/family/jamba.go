@@ -62,14 +62,7 @@ func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
 	return block
 }
 
-func (m *jamba) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *jamba) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
 func (l *jambaBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)

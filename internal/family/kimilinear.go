@@ -72,12 +72,7 @@ func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
 }
 
 func (m *kimiLinear) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *kimiLinearBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

@@ -114,15 +114,10 @@ func (m *layerNorm) norm(b *nn.Binder, name string) nn.Norm {
 }
 
 func (m *layerNorm) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (l *layerNormBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *layerNormBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))

@@ -53,16 +53,9 @@ func bindMamba(k *nn.Keys, b *nn.Binder, mixer func(b *nn.Binder, embd int, eps 
 	return m
 }
 
-func (m *mamba) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
-}
+func (m *mamba) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (l *mambaBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *mambaBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	p.Add(x, l.mixer.Forward(p, p.Norm(x, l.norm)))
 	return p.Wanted(l.number, x)
 }

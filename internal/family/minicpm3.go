@@ -67,12 +67,7 @@ func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 }
 
 func (m *miniCPM3) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *miniCPM3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

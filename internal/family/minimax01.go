@@ -69,12 +69,7 @@ func (m *minimax01) block(b *nn.Binder, i int, recurrent bool) minimax01Block {
 }
 
 func (m *minimax01) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *minimax01Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

@@ -118,14 +118,7 @@ func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 	return block
 }
 
-func (m *moe) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *moe) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
 func (m *moe) BindMTP(b *nn.Binder, l int) Block {
 	y := m.block(b, l)

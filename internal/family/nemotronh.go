@@ -69,15 +69,10 @@ func (m *nemotronH) block(b *nn.Binder, i int) nemotronHBlock {
 }
 
 func (m *nemotronH) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (l *nemotronHBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *nemotronHBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	switch {
 	case l.mamba != nil:
 		p.Add(x, l.mamba.Forward(p, p.Norm(x, l.norm)))

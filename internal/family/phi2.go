@@ -49,11 +49,4 @@ func (m *phi2) block(b *nn.Binder, l layer) nn.Parallel {
 	}
 }
 
-func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *phi2) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }

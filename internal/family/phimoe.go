@@ -58,11 +58,4 @@ func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
 	}
 }
 
-func (m *phiMoE) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *phiMoE) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }

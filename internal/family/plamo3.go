@@ -64,11 +64,4 @@ func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 	}
 }
 
-func (m *plamo3) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
-}
+func (m *plamo3) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }

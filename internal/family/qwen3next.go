@@ -86,12 +86,7 @@ func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
 }
 
 func (m *qwen3Next) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *qwen3NextBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {

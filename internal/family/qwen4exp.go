@@ -95,16 +95,11 @@ func (m *qwen4Exp) block(b *nn.Binder, i int) qwen4ExpBlock {
 }
 
 func (m *qwen4Exp) Forward(p *nn.Pass) compute.Tensor {
-	x := p.Streams(m.embed.Forward(p), m.streams.Streams)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	h, _ := m.last.Read(p, x)
+	h, _ := m.last.Read(p, through(p, p.Streams(m.embed.Forward(p), m.streams.Streams), m.blocks))
 	return h
 }
 
-func (l *qwen4ExpBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *qwen4ExpBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	if l.grams != nil {
 		l.grams.Forward(p, x)
 	}

@@ -46,16 +46,11 @@ func newRWKV7(k *nn.Keys, b *nn.Binder) Program {
 }
 
 func (m *rwkv7) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
 	m.first = p.Tokens(m.embd)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (l *rwkv7Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (l *rwkv7Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	p.Add(x, l.time.Forward(p, p.Norm(x, l.timeNorm)))
 	in := p.Wanted(l.number, p.Shift(p.Norm(x, l.norm), &l.shift))
 	x = p.Wanted(l.number, x)

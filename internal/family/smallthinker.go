@@ -84,12 +84,7 @@ func (m *smallThinker) block(b *nn.Binder, i int) smallThinkerBlock {
 }
 
 func (m *smallThinker) Forward(p *nn.Pass) compute.Tensor {
-	x := m.embed.Forward(p)
-	for i := range m.blocks {
-		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x)
-	}
-	return x
+	return through(p, m.embed.Forward(p), m.blocks)
 }
 
 func (l *smallThinkerBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
