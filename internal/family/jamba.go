@@ -18,16 +18,7 @@ type jamba struct {
 	states  nn.MambaSpec
 
 	ends
-	blocks []jambaBlock
-}
-
-type jambaBlock struct {
-	number  int
-	norm    nn.Norm
-	mamba   *nn.Mamba // or nil: there is attention
-	attn    *nn.Attention
-	ffnNorm nn.Norm
-	ffn     nn.FeedForward // dense, or experts
+	blocks []hybridBlock
 }
 
 func newJamba(k *nn.Keys, b *nn.Binder) Program {
@@ -45,12 +36,13 @@ func newJamba(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds block i.
-func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
+func (m *jamba) block(b *nn.Binder, i int) hybridBlock {
 	l := m.layers[i]
-	block := jambaBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
+	block := hybridBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
 	if l.KVHeads == 0 {
-		block.mamba = b.Mamba(m.states, m.embd)
-		b.MambaNorms(block.mamba, m.states, m.eps, nn.Required)
+		mamba := b.Mamba(m.states, m.embd)
+		b.MambaNorms(mamba, m.states, m.eps, nn.Required)
+		block.mixer = mamba
 	} else {
 		a := b.Attention(l.HeadShape)
 		b.QKV(a, m.embd, nn.MayHaveBias)
@@ -63,17 +55,3 @@ func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
 }
 
 func (m *jamba) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *jambaBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.norm)
-	if l.mamba != nil {
-		p.Add(x, l.mamba.Forward(p, in))
-		x = p.Wanted(l.number, x)
-	} else {
-		var y compute.Tensor
-		x, y = l.attn.Forward(p, x, in)
-		p.Add(x, y)
-	}
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}

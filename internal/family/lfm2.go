@@ -20,16 +20,7 @@ type lfm2 struct {
 	taps    int // positions that convolutions see
 
 	ends
-	blocks []lfm2Block
-}
-
-type lfm2Block struct {
-	number  int
-	norm    nn.Norm
-	conv    *nn.ShortConv // or nil: there is attention
-	attn    *nn.Attention
-	ffnNorm nn.Norm
-	ffn     nn.FeedForward // dense, or experts
+	blocks []hybridBlock
 }
 
 func newLFM2(k *nn.Keys, b *nn.Binder) Program {
@@ -52,11 +43,11 @@ func newLFM2(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
+func (m *lfm2) block(b *nn.Binder, i int) hybridBlock {
 	l := m.layers[i]
-	block := lfm2Block{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
+	block := hybridBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
 	if l.KVHeads == 0 {
-		block.conv = b.ShortConv(m.embd, m.taps)
+		block.mixer = b.ShortConv(m.embd, m.taps)
 	} else {
 		a := b.Attention(l.HeadShape)
 		b.QKV(a, m.embd, nn.MayHaveBias)
@@ -70,22 +61,6 @@ func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
 }
 
 func (m *lfm2) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *lfm2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.norm)
-	if l.conv != nil {
-		p.Add(x, l.conv.Forward(p, in))
-		x = p.Wanted(l.number, x)
-	} else {
-		var y compute.Tensor
-		x, y = l.attn.Forward(p, x, in)
-		p.Add(x, y)
-	}
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *lfm2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *lfm2) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, m.attention())

@@ -21,16 +21,7 @@ type qwen3Next struct {
 	tiled   bool // see nn.Binder.DeltaNet
 
 	ends
-	blocks []qwen3NextBlock
-}
-
-type qwen3NextBlock struct {
-	number  int
-	norm    nn.Norm
-	delta   *nn.DeltaNet // or nil: there is attention
-	attn    *nn.Attention
-	ffnNorm nn.Norm
-	ffn     nn.FeedForward // dense, or experts
+	blocks []hybridBlock
 }
 
 func newQwen3Next(k *nn.Keys, b *nn.Binder) Program { return bindQwen3Next(k, b, false) }
@@ -67,11 +58,11 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 }
 
 // block binds a block like layer i's.
-func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
+func (m *qwen3Next) block(b *nn.Binder, i int) hybridBlock {
 	l := m.layers[i]
-	block := qwen3NextBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("post_attention_norm", m.embd, m.eps)}
+	block := hybridBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("post_attention_norm", m.embd, m.eps)}
 	if l.KVHeads == 0 {
-		block.delta = b.DeltaNet(m.states, m.embd, m.eps, m.tiled)
+		block.mixer = b.DeltaNet(m.states, m.embd, m.eps, m.tiled)
 	} else {
 		a := b.Attention(l.HeadShape)
 		a.Gated = true
@@ -88,22 +79,6 @@ func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
 func (m *qwen3Next) Forward(p *nn.Pass) compute.Tensor {
 	return through(p, m.embed.Forward(p), m.blocks)
 }
-
-func (l *qwen3NextBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	in := p.Norm(x, l.norm)
-	if l.delta != nil {
-		p.Add(x, l.delta.Forward(p, in))
-		x = p.Wanted(l.number, x)
-	} else {
-		var y compute.Tensor
-		x, y = l.attn.Forward(p, x, in)
-		p.Add(x, y)
-	}
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *qwen3NextBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *qwen3Next) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, m.attention())
