@@ -247,8 +247,8 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
-// copies that pay, unless an expert could not be read. It waits for nothing.
+// advance sends at most piece bytes of the staged copies, makes the GPU compute the experts that have arrived, and
+// begins copies that pay off, unless an expert could not be read. It does not wait.
 func (s *slots) advance(d *Device, piece int64) error {
 	failed := false
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
