@@ -19,14 +19,7 @@ type dbrx struct {
 	experts nn.ExpertSpec
 
 	ends
-	blocks []dbrxBlock
-}
-
-type dbrxBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	experts  *nn.Experts
+	blocks []nn.PreNorm
 }
 
 func newDBRX(k *nn.Keys, b *nn.Binder) Program {
@@ -48,26 +41,19 @@ func newDBRX(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
+func (m *dbrx) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	ffnNorm := b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.NoBias)
-	return dbrxBlock{
-		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		experts:  b.Experts(m.experts, nil).Reads(ffnNorm),
+	return nn.PreNorm{
+		AttnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.Experts(m.experts, nil).Reads(ffnNorm),
 	}
 }
 
 func (m *dbrx) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *dbrxBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.experts.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}

@@ -14,16 +14,7 @@ type glm4 struct {
 	rope   *compute.Rope
 
 	ends
-	blocks []glm4Block
-}
-
-type glm4Block struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	attnPost nn.Norm // norm of attention's output
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
-	ffnPost  nn.Norm // norm of the feed-forward layer's output
+	blocks []nn.Sandwich
 }
 
 func newGLM4(k *nn.Keys, b *nn.Binder) Program {
@@ -45,36 +36,26 @@ func newGLM4(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *glm4) block(b *nn.Binder, l layer) glm4Block {
+func (m *glm4) block(b *nn.Binder, l layer) nn.Sandwich {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return glm4Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
-		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	return nn.Sandwich{
+		PreNorm: nn.PreNorm{
+			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+			Attn:     a,
+			FFNNorm:  ffnNorm,
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
+		},
+		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
 func (m *glm4) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *glm4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnPost)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnPost)
-	p.Add(x, y)
-	return x
-}
-
-func (l *glm4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *glm4) BindMTP(b *nn.Binder, l int) Block {
 	y := m.block(b, m.at(l))

@@ -22,14 +22,7 @@ type gptOSS struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []gptOSSBlock
-}
-
-type gptOSSBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      nn.FeedForward // experts, or dense
+	blocks []nn.PreNorm
 }
 
 func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
@@ -53,7 +46,7 @@ func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
+func (m *gptOSS) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.HasBias)
@@ -65,24 +58,15 @@ func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
 	ffnNorm := b.RMSNorm("post_attention_norm", m.embd, m.eps)
-	return gptOSSBlock{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
 	}
 }
 
 func (m *gptOSS) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *gptOSSBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *gptOSSBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *gptOSS) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, len(m.layers)-1)

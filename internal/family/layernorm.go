@@ -20,7 +20,7 @@ type layerNorm struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []layerNormBlock
+	blocks []nn.PreNorm
 }
 
 // layerNormSpec says how a family differs from the others that share this program.
@@ -40,13 +40,6 @@ type layerNormSpec struct {
 	bare       bool // norms have no weights
 
 	normBias, qkvBias, outBias, ffnBias nn.Presence
-}
-
-type layerNormBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
 }
 
 // newLayerNorm binds a plain decoder with LayerNorms.
@@ -86,7 +79,7 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 }
 
 // block binds block i.
-func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
+func (m *layerNorm) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.MayHaveBias, m.qkvBias))
@@ -97,11 +90,11 @@ func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.outBias)
 
 	ffnNorm := m.norm(b, "ffn_norm")
-	return layerNormBlock{
-		attnNorm: m.norm(b, "attn_norm"),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, InputNorm: ffnNorm}),
+	return nn.PreNorm{
+		AttnNorm: m.norm(b, "attn_norm"),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, InputNorm: ffnNorm}),
 	}
 }
 
@@ -115,11 +108,4 @@ func (m *layerNorm) norm(b *nn.Binder, name string) nn.Norm {
 
 func (m *layerNorm) Forward(p *nn.Pass) compute.Tensor {
 	return through(p, m.embed.Forward(p), m.blocks)
-}
-
-func (l *layerNormBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
 }

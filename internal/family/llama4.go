@@ -26,14 +26,7 @@ type llama4 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []llama4Block
-}
-
-type llama4Block struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      nn.FeedForward // experts, or dense
+	blocks []nn.PreNorm
 }
 
 // llama4Part is the number of positions of a part, of files that do not say it.
@@ -63,7 +56,7 @@ func newLlama4(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *llama4) block(b *nn.Binder, i int) llama4Block {
+func (m *llama4) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -81,24 +74,15 @@ func (m *llama4) block(b *nn.Binder, i int) llama4Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return llama4Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}, m.experts),
 	}
 }
 
 func (m *llama4) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *llama4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *llama4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *llama4) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, len(m.layers)-1)

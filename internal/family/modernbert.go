@@ -21,14 +21,7 @@ type modernBERT struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []modernBERTBlock
-}
-
-type modernBERTBlock struct {
-	attnNorm nn.Norm // or none
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
+	blocks []nn.PreNorm
 }
 
 func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
@@ -49,7 +42,7 @@ func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds block i.
-func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
+func (m *modernBERT) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -59,21 +52,14 @@ func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
-	block := modernBERTBlock{attn: a, ffnNorm: b.LayerNorm("ffn_norm", m.embd, m.eps, nn.NoBias)}
+	block := nn.PreNorm{Attn: a, FFNNorm: b.LayerNorm("ffn_norm", m.embd, m.eps, nn.NoBias)}
 	if b.Has("attn_norm.weight") {
-		block.attnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias)
+		block.AttnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.ffnNorm})
+	block.FFN = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: block.FFNNorm})
 	return block
 }
 
 func (m *modernBERT) Forward(p *nn.Pass) compute.Tensor {
 	return through(p, m.embed.Forward(p), m.blocks)
-}
-
-func (l *modernBERTBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
 }

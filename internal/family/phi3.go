@@ -22,14 +22,7 @@ type phi3 struct {
 	windowRope *compute.Rope
 
 	ends
-	blocks []phi3Block
-}
-
-type phi3Block struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
+	blocks []nn.PreNorm
 }
 
 func newPhi3(k *nn.Keys, b *nn.Binder) Program {
@@ -49,7 +42,7 @@ func newPhi3(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like layer i's.
-func (m *phi3) block(b *nn.Binder, i int) phi3Block {
+func (m *phi3) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
@@ -60,24 +53,15 @@ func (m *phi3) block(b *nn.Binder, i int) phi3Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return phi3Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 
 func (m *phi3) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *phi3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *phi3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *phi3) BindMTP(b *nn.Binder, _ int) Block {
 	y := m.block(b, len(m.layers)-1)

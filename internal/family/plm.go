@@ -19,14 +19,7 @@ type plm struct {
 	scores    nn.Scores
 
 	ends
-	blocks []plmBlock
-}
-
-type plmBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.LatentAttention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
+	blocks []nn.PreNorm
 }
 
 func newPLM(k *nn.Keys, b *nn.Binder) Program {
@@ -45,30 +38,21 @@ func newPLM(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *plm) block(b *nn.Binder, l layer) plmBlock {
+func (m *plm) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return plmBlock{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, InputNorm: ffnNorm}),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 
 func (m *plm) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
-
-func (l *plmBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *plm) BindMTP(b *nn.Binder, l int) Block {
 	y := m.block(b, m.at(l))

@@ -17,14 +17,7 @@ type qwen3 struct {
 	scores nn.Scores
 
 	ends   // the embedding, and the last norm with the head
-	blocks []qwen3Block
-}
-
-type qwen3Block struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
+	blocks []nn.PreNorm
 }
 
 func newQwen3(k *nn.Keys, b *nn.Binder) Program {
@@ -47,7 +40,7 @@ func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
+func (m *qwen3) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
@@ -55,11 +48,11 @@ func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return qwen3Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, InputNorm: ffnNorm}),
 	}
 }
 
@@ -72,17 +65,6 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	}
 	return x
 }
-
-func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	// The last layer continues only with the rows that need logits, so x changes, too.
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-// Store is for the MTP layer: Attention stores keys and values before it attends, and its result is not wanted.
-func (l *qwen3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *qwen3) BindMTP(b *nn.Binder, l int) Block {
 	y := m.block(b, m.at(l))

@@ -26,6 +26,7 @@ type PreNorm struct {
 
 // Forward returns the residual after the block. [n, n_embd]
 func (l *PreNorm) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	// The last layer continues only with the rows that need logits, so x changes, too.
 	x, y := l.Attn.Forward(p, x, p.Norm(x, l.AttnNorm))
 	p.Add(x, y)
 	p.Add(x, l.FFN.Forward(p, x, p.Norm(x, l.FFNNorm)))
