@@ -302,8 +302,9 @@ func (m *Memory) grow(all int64) {
 
 // looked is the state of checks of the file that units are read from.
 type looked struct {
-	steps int
-	told  bool // that it was changed
+	steps  int
+	told   bool // that it was changed
+	unread bool // the user was told of a part that cannot be read
 }
 
 // stepsPerLook is the number of steps between two looks at the file.
@@ -322,6 +323,14 @@ func (e *Engine) lookAtFile(failed bool) {
 	if err := e.file.Changed(); err != nil {
 		y.told = true
 		e.options.Notice(err.Error())
+	}
+}
+
+// tellUnread tells the user, once, of err, the error of a read ahead of need; nil: there was none.
+func (e *Engine) tellUnread(err error) {
+	if y := &e.looked; err != nil && !y.unread && e.options.Notice != nil {
+		y.unread = true
+		e.options.Notice(fmt.Sprintf("%v; it was to be read ahead, and requests that need it end with this error", err))
 	}
 }
 
