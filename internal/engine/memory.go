@@ -200,8 +200,15 @@ func (o *Options) room() (r Room, available int64) {
 // memory if that fits, else with experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
+	m := o.memoryIn(f, c, on, room)
+	m.Available = available
+	return m
+}
+
+// memoryIn is memory in a room. It leaves out what is available.
+func (o *Options) memoryIn(f *gguf.File, c model.Config, on placement.Layout, room Room) Memory {
 	m := o.needs(f, c, on)
-	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
+	if m.Budget = room.Whole; m.fits() || !o.canStay(f, c) {
 		return m
 	}
 	least := o.least(f, c, on)
@@ -209,7 +216,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 		return m
 	}
 	m = least
-	m.Available, m.Budget = available, room.OnDisk
+	m.Budget = room.OnDisk
 	m.grow(unitsOf(f, c, on).all())
 	return m
 }
