@@ -141,10 +141,21 @@ func (s *Session) openEngine(ctx context.Context, o Options) (err error) {
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
 	o.Engine.Disk = planner.SpeedsOf(s.File.Path)
 	if o.Expect != nil {
-		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
+		o.Engine.Expect = func(m engine.Memory) { o.Expect(s.withBeside(m), s.Planner.Rate()) }
 	}
 	s.Engine, err = engine.Open(ctx, s.File, o.Engine)
 	return err
+}
+
+// withBeside returns m with what was opened before the model.
+func (s *Session) withBeside(m engine.Memory) engine.Memory {
+	m.Beside = s.beside.RAM
+	m.Need += s.beside.RAM
+	m.OnGPUs += s.beside.GPU
+	if m.Available > 0 {
+		m.Available += s.beside.RAM
+	}
+	return m
 }
 
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
