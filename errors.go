@@ -39,6 +39,7 @@ type Memory struct {
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, the vocabulary and sampling
+	Beside      int64 // in RAM: a draft model and what shows pictures; 0 in errors, which leave them out
 	Need        int64 // the sum, in RAM
 	Available   int64 // free RAM; 0: unknown
 	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known

@@ -12,6 +12,7 @@ type Usage struct {
 	Slots   SlotUse       // experts that follow the text
 	Yielded time.Duration // in which threads left cores to other programs, summed over threads
 	Threads int           // threads that Yielded sums over; 0: it is not measured
+	Unread  error         // the first error of a read ahead of need, which failed no step; nil: there was none
 }
 
 // UnitUse counts what a device did with units on disk since the model was loaded. A step's use of a unit is one, by

@@ -449,6 +449,7 @@ func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.traceStep(len(p.Tokens), begin)
 	use := e.dev.Usage()
 	e.units.take(e.unitUse(&use))
+	e.tellUnread(use.Unread)
 	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
 		e.options.Notice(line)
 	}

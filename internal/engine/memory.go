@@ -26,6 +26,7 @@ type Memory struct {
 	Cache       int64 // keys, values and states in RAM
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, garbage of the vocabulary, and sampling
+	Beside      int64 // RAM of a draft model and of what shows pictures; only told
 	Need        int64 // RAM in all: the sum
 	Available   int64 // RAM available; 0: unknown
 	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known
@@ -38,7 +39,7 @@ func (m *Memory) fits() bool { return m.Need <= m.Budget }
 
 // add makes Need the sum.
 func (m *Memory) add() {
-	m.Need = m.Weights + m.Units + m.Reading + m.Sending + m.Cache + m.Activations + m.Process
+	m.Need = m.Weights + m.Units + m.Reading + m.Sending + m.Cache + m.Activations + m.Process + m.Beside
 }
 
 // Parts names the sum and its parts, rounded so that the parts add up to the sum.
@@ -67,6 +68,9 @@ func (m *Memory) Parts() string {
 		parts += ", weights for GPUs " + part(m.Sending)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
+	if m.Beside > 0 {
+		parts += ", drafts and pictures " + part(m.Beside)
+	}
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
 }
 
@@ -200,8 +204,15 @@ func (o *Options) room() (r Room, available int64) {
 // fits, else with experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
+	m := o.memoryIn(f, c, on, room)
+	m.Available = available
+	return m
+}
+
+// memoryIn is memory in a room. It leaves out what is available.
+func (o *Options) memoryIn(f *gguf.File, c model.Config, on placement.Layout, room Room) Memory {
 	m := o.needs(f, c, on)
-	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
+	if m.Budget = room.Whole; m.fits() || !o.canStay(f, c) {
 		return m
 	}
 	least := o.least(f, c, on)
@@ -209,7 +220,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 		return m
 	}
 	m = least
-	m.Available, m.Budget = available, room.OnDisk
+	m.Budget = room.OnDisk
 	m.grow(unitsOf(f, c, on).all())
 	return m
 }

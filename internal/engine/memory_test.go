@@ -147,8 +147,8 @@ func TestPartsAddUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		part := func() int64 { return rng.Int64N(1 << (10 + rng.IntN(28))) }
-		m := engine.Memory{Weights: part(), Cache: part(), Activations: part(), Process: part()}
-		m.Need = m.Weights + m.Cache + m.Activations + m.Process
+		m := engine.Memory{Weights: part(), Cache: part(), Activations: part(), Process: part(), Beside: 1 + part()}
+		m.Need = m.Weights + m.Cache + m.Activations + m.Process + m.Beside
 		var tenths []int
 		for _, n := range numbers.FindAllString(m.Parts(), -1) {
 			v, err := strconv.ParseFloat(n, 64)
@@ -157,7 +157,7 @@ func TestPartsAddUp(t *testing.T) {
 			}
 			tenths = append(tenths, int(math.Round(10*v)))
 		}
-		if len(tenths) != 5 || tenths[0] != tenths[1]+tenths[2]+tenths[3]+tenths[4] {
+		if len(tenths) != 6 || tenths[0] != tenths[1]+tenths[2]+tenths[3]+tenths[4]+tenths[5] {
 			t.Errorf("%+v: %s", m, m.Parts())
 		}
 	}

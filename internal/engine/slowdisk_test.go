@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +63,17 @@ func TestStoppedIsNotSlow(t *testing.T) {
 		if line := s.look(use); line != "" {
 			t.Errorf("after %d seconds: %q", i, line)
 		}
+	}
+}
+
+// TestUnreadIsToldOnce: what cannot be read ahead of need is told in one line, which names the error.
+func TestUnreadIsToldOnce(t *testing.T) {
+	var lines []string
+	e := &Engine{options: Options{Notice: func(line string) { lines = append(lines, line) }}}
+	for _, err := range []error{nil, errors.New("m.gguf cannot be read at byte 4096"), errors.New("nor here")} {
+		e.tellUnread(err)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "m.gguf cannot be read at byte 4096") {
+		t.Errorf("%q", lines)
 	}
 }

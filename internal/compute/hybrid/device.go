@@ -7,6 +7,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -338,7 +339,7 @@ type cache struct {
 // Usage says what the host and the slots did.
 func (d *Device) Usage() compute.Usage {
 	use := d.host.Usage()
-	use.Slots = d.slots.use
+	use.Slots, use.Unread = d.slots.use, cmp.Or(use.Unread, d.slots.unread)
 	return use
 }
 

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,6 +43,7 @@ func (f *MultiGPU) Usage() compute.Usage {
 	use := f.pairs[0].Usage()
 	for _, d := range f.pairs[1:] {
 		use.Slots.Add(d.slots.use)
+		use.Unread = cmp.Or(use.Unread, d.slots.unread)
 	}
 	return use
 }
