@@ -33,7 +33,7 @@ const (
 
 // Published returns the figures of "PowerInfer: Fast Large Language Model Serving with a Consumer-grade GPU" (SOSP
 // 2024, arXiv 2312.12456) for answers of 512 tokens, including the prompt's time, and those of the models' cards on
-// Hugging Face (SparseLLM), whose sparse and dense runs used only the CPU of PC-High.
+// Hugging Face (SparseLLM). The sparse and dense runs of the cards used only the CPU of PC-High.
 func Published() []Setting {
 	return []Setting{
 		{"pc-high", "opt-30b", quant.F16, 16, 1.6, paperF16},

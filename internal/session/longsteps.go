@@ -8,9 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// LongSteps returns the plan of the model in f that the engine takes in room, and the UBatch that it is for: p, or what
-// plan returns for steps of a whole batch. Such steps are faster if units stay on the disk. GPUs have room for them only
-// if that is planned, and must then still hold nearly as much of the model.
+// LongSteps chooses between p and what plan returns for steps of a whole batch, for the model in f and this much room. It
+// returns the planner and the UBatch. Such steps are faster if units stay on the disk. GPUs have room for them only if
+// the plan sets it aside, and must then still hold nearly as much of the model.
 func LongSteps(e *engine.Options, f *gguf.File, room engine.Room, p *planner.Planner, plan func(ubatch int) (*planner.Planner, error)) (*planner.Planner, int, error) {
 	short, err := p.Plan()
 	if err != nil {
@@ -36,8 +36,8 @@ func LongSteps(e *engine.Options, f *gguf.File, room engine.Room, p *planner.Pla
 	return q, step, nil
 }
 
-// planLongSteps is LongSteps. With GPUs, o has the steps of the plan then; otherwise the engine chooses them by the
-// memory that is free when it loads the model.
+// planLongSteps is LongSteps with the plans of o. With GPUs, it sets o.Engine.UBatch. Without, the engine chooses the
+// steps by the memory that is free when it loads the model.
 func (o *Options) planLongSteps(ctx context.Context, f *gguf.File, p *planner.Planner, room engine.Room) (*planner.Planner, error) {
 	p, step, err := LongSteps(&o.Engine, f, room, p, func(ubatch int) (*planner.Planner, error) {
 		with := *o

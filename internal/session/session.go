@@ -1,5 +1,5 @@
-// Package session opens a model on this machine: its file, the statistics of its neurons, the plan of where it lies,
-// and the engine.
+// Package session opens a model on this machine: its file, the statistics of its neurons, the plan of where it is
+// computed, and the engine.
 package session
 
 import (
@@ -35,14 +35,14 @@ type Options struct {
 	Draft      Draft           // guesses tokens
 	Tower      Tower           // shows the model pictures
 
-	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected;
-	// rate is 0 where nothing is known of it. It may be nil.
+	// Expect is called before loading, with the memory that this will take and the expected tokens per second. The rate
+	// is 0 if it is unknown. Expect may be nil.
 	Expect func(m engine.Memory, rate float64)
 }
 
 // Draft is a smaller model of the same vocabulary, or a draft head, which reads the model's hidden states. It guesses
-// tokens where the text so far offers no guess. A model is loaded first, with the same context, and has a device to
-// itself or shares the other's; a head is computed where the model's last layer is.
+// tokens where the text so far offers no guess. A draft model is loaded before the model, with the same context. It has
+// a device to itself or shares the model's. A draft head is computed where the model's last layer is.
 type Draft struct {
 	Path    string   // of the draft model's file; empty: the draft head next to the model's file, if there is one that fits
 	Off     bool     // no model drafts
@@ -71,8 +71,7 @@ type Session struct {
 	Planner  *planner.Planner
 }
 
-// Sampling returns how tokens are chosen where nobody says otherwise: as the model's file advises, else by the
-// defaults.
+// Sampling returns how tokens are chosen by default: as the model's file advises, else by this program's defaults.
 func (s *Session) Sampling() sample.Options {
 	o := s.sampling
 	o.Samplers, o.DRY.Breakers = slices.Clone(o.Samplers), slices.Clone(o.DRY.Breakers)
@@ -271,8 +270,8 @@ func (s *Session) Takes() Need {
 	return n
 }
 
-// NeedOf returns what opening the model in f takes now, of which nothing is opened. A context that nobody asked for is
-// cut to what the machine has room for when nothing else runs on it.
+// NeedOf returns the memory that opening the model in f would take now. It opens nothing. If no context is asked for, the
+// context is cut to what the machine has room for when nothing else runs on it.
 func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	var n Need
 	room := engine.Room{Whole: math.MaxInt64, OnDisk: math.MaxInt64}
@@ -328,9 +327,9 @@ const leastContext = 4096
 // context.
 const cacheShare = 1. / 8
 
-// planFitting plans for the context that is asked for. Where none is, it is the model's own, or halves of that down to
-// leastContext where what the plan leaves in RAM has no room. cut is the length then, else 0. Where even leastContext
-// has no room for the whole model and its experts may stay on the disk, the context takes a small share of the room.
+// planFitting plans for the context that is asked for. If none is, it takes the model's own context, and halves it, down
+// to leastContext, until RAM has room for the plan. Then cut is the halved length, else 0. If RAM has no room for the
+// whole model even with leastContext, and its experts may stay on the disk, the context takes a small share of the room.
 func (o *Options) planFitting(ctx context.Context, f *gguf.File, room engine.Room) (p *planner.Planner, cut int, err error) {
 	p, err = o.plan(ctx, f)
 	if err != nil || o.Engine.Context != 0 {
@@ -395,7 +394,7 @@ func (o *Options) contextOnDisk(f *gguf.File, p *planner.Planner, room engine.Ro
 	return leastContext, nil
 }
 
-// plan chooses what the model in f is computed on, and in which order its neurons lie.
+// plan chooses what the model in f is computed on, and the order of its neurons in memory.
 func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, error) {
 	stats, err := Statistics(f, o.Statistics, o.Engine.Activation)
 	if err != nil {
@@ -478,7 +477,7 @@ func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
 	return grammar.NewVocabulary(pieces, ends, special)
 }
 
-// Of returns the session of a *powerinfer.Model. Package powerinfer, whose users do not see sessions, sets it when the
+// Of returns the session of a *powerinfer.Model. Package powerinfer hides sessions from its users. It sets Of when the
 // program starts, so that other packages of this module can take its models.
 var Of func(model any) *Session
 
