@@ -8,9 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// LongSteps chooses between p and what plan returns for steps of a whole batch, for the model in f and this much room. It
-// returns the planner and the UBatch. Such steps are faster if units stay on the disk. GPUs have room for them only if
-// the plan sets it aside, and must then still hold nearly as much of the model.
+// LongSteps chooses between p and what plan returns for steps of a whole batch, for the model in f and this much room.
+// It returns the planner and the UBatch. Such steps are faster if units stay on the disk. GPUs have room for them only
+// if the plan sets it aside, and must then still hold nearly as much of the model.
 func LongSteps(e *engine.Options, f *gguf.File, room engine.Room, p *planner.Planner, plan func(ubatch int) (*planner.Planner, error)) (*planner.Planner, int, error) {
 	short, err := p.Plan()
 	if err != nil {

@@ -270,8 +270,8 @@ func (s *Session) Takes() Need {
 	return n
 }
 
-// NeedOf returns the memory that opening the model in f would take now. It opens nothing. If no context is asked for, the
-// context is cut to what the machine has room for when nothing else runs on it.
+// NeedOf returns the memory that opening the model in f would take now. It opens nothing. If no context is asked for,
+// the context is cut to what the machine has room for when nothing else runs on it.
 func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	var n Need
 	room := engine.Room{Whole: math.MaxInt64, OnDisk: math.MaxInt64}
@@ -327,9 +327,10 @@ const leastContext = 4096
 // context.
 const cacheShare = 1. / 8
 
-// planFitting plans for the context that is asked for. If none is, it takes the model's own context, and halves it, down
-// to leastContext, until RAM has room for the plan. Then cut is the halved length, else 0. If RAM has no room for the
-// whole model even with leastContext, and its experts may stay on the disk, the context takes a small share of the room.
+// planFitting plans for the context that is asked for. If none is, it takes the model's own context, and halves it,
+// down to leastContext, until RAM has room for the plan. Then cut is the halved length, else 0. If RAM has no room for
+// the whole model even with leastContext, and its experts may stay on the disk, the context takes a small share of the
+// room.
 func (o *Options) planFitting(ctx context.Context, f *gguf.File, room engine.Room) (p *planner.Planner, cut int, err error) {
 	p, err = o.plan(ctx, f)
 	if err != nil || o.Engine.Context != 0 {
