@@ -87,8 +87,8 @@ const mostApart = 0.05
 // choices.
 func TestDecode(t *testing.T) {
 	testenv.Thorough(t)
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	c := software(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	text := c.sectionOf(t, "7b-q4_0")
 	trials := rows(text, "0 %|all but half the FFN|100 %, all of it there")
 	if len(trials) != 9 {
