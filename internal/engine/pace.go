@@ -27,13 +27,17 @@ func (p *pace) observe(decode, prompt int, took time.Duration) {
 		}
 		*of += paceMemory * (v - *of)
 	}
+	step := float64(took)
+	if prompt == 0 || p.row > 0 {
+		step = awake(step, p.decode+p.row*float64(prompt))
+	}
 	switch {
 	case prompt == 0:
-		average(&p.decode, float64(took))
+		average(&p.decode, step)
 	case decode > 0:
-		average(&p.row, max(float64(took)-p.decode, 1)/float64(prompt))
+		average(&p.row, max(step-p.decode, 1)/float64(prompt))
 	default:
-		average(&p.row, float64(took)/float64(prompt))
+		average(&p.row, step/float64(prompt))
 	}
 }
 
@@ -44,6 +48,15 @@ func (p *pace) chunk(most int) int {
 		n = int(min((widestGap-1)*p.decode/p.row, float64(most)))
 	}
 	return min(most, round(max(1, n)))
+}
+
+// awake returns the time of a step, but no more than four times the expected one, because the machine may have slept or
+// the process may have been stopped. Without an expectation, which is 0, it returns the time itself.
+func awake(took, expected float64) float64 {
+	if expected == 0 {
+		return took
+	}
+	return min(took, 4*expected)
 }
 
 // round rounds n down to 2^k or 3·2^k, so that steps have few different shapes, for which devices may record commands.

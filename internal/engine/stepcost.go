@@ -35,7 +35,7 @@ func (c *stepCosts) observe(n int, took time.Duration) {
 	if o.step == 0 || c.step-o.step > costAge {
 		o.time = float64(took)
 	}
-	o.time += costMemory * (float64(took) - o.time)
+	o.time += costMemory * (awake(float64(took), o.time) - o.time)
 	o.step = c.step
 }
 

@@ -68,8 +68,8 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 			uses += s
 		}
 		misses := uses * (1 - d.Hits) * (1 - u.Left)
-		right, wrong := on.Disk.guesses(u, y.Dense, y.ColdTime, uses, misses)
-		y.ColdTime = on.Disk.waits(u, y.ColdTime, uses, misses-right)
+		right, wrong := on.guesses(u, y.Dense, y.ColdTime, uses, misses)
+		y.ColdTime = on.waits(u, y.ColdTime+(right+wrong)*on.packing(u), uses, misses-right)
 		y.Disk = int64((1 - part) * float64(u.stay()*int64(len(u.Sometimes)-y.Bound)))
 		y.RAM -= y.Disk
 		y.ReadDisk = (misses + wrong) * float64(u.stay())
@@ -129,33 +129,41 @@ func (u *Units) shares(first, every int) (list []float64) {
 // like their neighbours.
 const mostShares = 20000
 
+// passes is the number of times that the bytes of a unit from the disk pass over RAM's bus before the unit is computed: the
+// disk writes them, and the CPU reads them and writes them packed.
+const passes = 3
+
+// packing returns the time that RAM's bus needs to take a unit in, in seconds. Computing needs the bus, too.
+func (on *Machine) packing(u *Units) float64 { return passes * float64(u.stay()) / on.Stream }
+
 // waits returns the time of a layer's units outside GPUs, in seconds: computing all of them takes cold seconds, a token
 // uses uses of them, and on average missing of these are not in RAM.
 //
 // The missing units of a layer are requested together when the layer begins. They arrive at the disk's rate after the
-// time of a single read. Experts in RAM are computed meanwhile, the others when all are there. The number of missing
-// units varies from token to token (binomially). A layer without missing units does not wait:
+// time of a single read, and are packed as they arrive. Experts in RAM are computed meanwhile, the others when all are
+// there. The number of missing units varies from token to token (binomially). A layer without missing units does not
+// wait:
 //
-//	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    k of n experts are missing; cold for k = 0
+//	layer = Σ_k P(k) · (max(cold·(n−k)/n + k·pack, start + k·size/read) + cold·k/n)    k of n experts are missing; cold for k = 0
 //
 // Neurons are computed when all are there, so the two times add up. A GPU computes its units of the layer meanwhile
 // (Price). Predicted units that arrive before the layer begins are no longer missing, see guesses.
-func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
+func (on *Machine) waits(u *Units, cold, uses, missing float64) float64 {
 	n := math.Ceil(uses - 1e-9)
 	if n <= 0 || missing <= 0 {
 		return cold
 	}
-	p, size := min(1, missing/n), float64(u.stay())
+	p, read, pack := min(1, missing/n), float64(u.stay())/on.Disk.Read, on.packing(u)
 	if !u.InOrder {
-		return cold + (1-math.Pow(1-p, n))*d.Start + missing*size/d.Read
+		return cold + (1-math.Pow(1-p, n))*on.Disk.Start + missing*max(read, pack)
 	}
 	time := 0.0
 	for k := range int(n) + 1 {
 		late, reads := float64(k)/n, 0.0
 		if k > 0 {
-			reads = d.Start + float64(k)*size/d.Read
+			reads = on.Disk.Start + float64(k)*read
 		}
-		time += binomial(int(n), k, p) * (max(cold*(1-late), reads) + cold*late)
+		time += binomial(int(n), k, p) * (max(cold*(1-late)+float64(k)*pack, reads) + cold*late)
 	}
 	return time
 }
@@ -171,13 +179,13 @@ const (
 
 // guesses returns how many of a layer's missing experts are read before it begins, and how many others, limited by the
 // disk's time: predictions are read while nothing urgent is, in dense seconds and while experts in RAM are computed.
-func (d Rate) guesses(u *Units, dense, cold, uses, missing float64) (right, wrong float64) {
+func (on *Machine) guesses(u *Units, dense, cold, uses, missing float64) (right, wrong float64) {
 	if !u.Guessed || missing <= 0 {
 		return 0, 0
 	}
-	size := float64(u.stay())
-	idle := dense + max(0, d.waits(u, cold, uses, missing)-missing*size/d.Read)
-	part := min(1, idle*d.Read/((guessedRight+guessedWrong)*missing*size))
+	read := missing * float64(u.stay()) / on.Disk.Read
+	idle := dense + max(0, on.waits(u, cold, uses, missing)-read)
+	part := min(1, idle/((guessedRight+guessedWrong)*read))
 	return guessedRight * part * missing, guessedWrong * part * missing
 }
 

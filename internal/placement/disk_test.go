@@ -103,7 +103,7 @@ const nearBestDisk = 0.25
 func TestDiskByHand(t *testing.T) {
 	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Guessed: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4)}}
 	m := Model{Layers: []Layer{y, y}, Head: 500}
-	on := Machine{Stream: 1e6, Rows: 1e6, Disk: Rate{Start: 30e-6, Read: 0.5e6}}
+	on := Machine{Stream: 1e6, Rows: 1e6, Disk: Rate{Start: 30e-6, Read: 0.25e6}}
 	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, 3)
 	price := func(ram int64) Plan {
 		t.Helper()
@@ -129,10 +129,11 @@ func TestDiskByHand(t *testing.T) {
 		t.Errorf("%+v of %+v", d, p)
 	}
 	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, half of it meanwhile
-	// if one is there, and 30 + 200 or 30 + 400 µs on the disk. Predictions have brought some that would be missing: in
-	// the 1000 µs of attention the disk has time for all of them.
+	// if one is there, and 30 + 400 or 30 + 800 µs on the disk. RAM's bus takes in each in 300 µs. Predictions have
+	// brought some that would be missing: in the 1000 µs of attention the disk has time for all of them.
 	miss := (1 - hits) * (1 - guessedRight)
-	layer := (1-miss)*(1-miss)*200 + 2*miss*(1-miss)*(230+100) + miss*miss*(430+200)
+	cold := 200 + 2*(1-hits)*(guessedRight+guessedWrong)*300
+	layer := (1-miss)*(1-miss)*cold + 2*miss*(1-miss)*(cold/2+300+cold/2) + miss*miss*(830+cold)
 	for l := range 2 {
 		if got := p.Layers[l]; !near(got.ColdTime, layer*µs) || !near(got.Seconds, (1000+layer)*µs) || got.RAM != 1200 || got.Disk != 200 || !near(got.ReadDisk, 200*(1-hits)*(1+guessedWrong)) {
 			t.Errorf("layer %d: %+v, want %g µs", l, got, layer)
@@ -168,7 +169,7 @@ func TestDiskByHand(t *testing.T) {
 // TestGuessesByHand: a disk busy with urgent reads has little time for predictions, and some layers are not predicted
 // at all.
 func TestGuessesByHand(t *testing.T) {
-	d, u := Rate{Read: 1e6}, Units{Size: 100, Guessed: true, Stay: true, InOrder: true}
+	d, u := &Machine{Stream: math.Inf(1), Disk: Rate{Read: 1e6}}, Units{Size: 100, Guessed: true, Stay: true, InOrder: true}
 	// Two units are needed, and both are missing: reading them takes 200 µs, and 100 µs of computing remain. In 50 µs
 	// of attention and these 100 µs the disk reads 1.5 units of the 1.28 that would be predicted.
 	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); !near(right, 2*guessedRight) || !near(wrong, 2*guessedWrong) {
