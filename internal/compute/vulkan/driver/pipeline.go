@@ -100,6 +100,13 @@ func (p *Pipelines) Unforeseen() int {
 	return p.unforeseen
 }
 
+// Busy reports whether pipelines are compiled in the background.
+func (p *Pipelines) Busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers > 0
+}
+
 // Want has v compiled in the background, for it will be asked for soon. An error of it is Get's.
 func (p *Pipelines) Want(v Variant) {
 	p.mu.Lock()
