@@ -112,6 +112,12 @@ func (m *Model) Plan() (Plan, error) {
 	return plan, nil
 }
 
+// Expected returns the tokens per second that the plan expects: reading is of prompts of this many tokens, generating of
+// this many texts together. 0: unknown.
+func (m *Model) Expected(prompt, texts int) (reading, generating float64) {
+	return m.session.Planner.PromptRate(prompt), m.session.Planner.RateTogether(texts)
+}
+
 // PlanFile returns the plan that Open would make for the file at path. It does not load the model.
 func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
 	f, err := gguf.Open(path)

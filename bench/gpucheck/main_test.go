@@ -257,9 +257,9 @@ func TestDuel(t *testing.T) {
 	d := duel{what: "Q4_0", goals: goals{prompts: 0.8, generation: 1.15}}
 	theirs := []benchRow{{Prompt: 512, Rate: 1000}, {Generated: 128, Rate: 100}}
 	for want, row := range map[string]benchRow{
-		"Q4_0|pp512|1000.0 ± 0.0|790.0 ± 5.0|0.79|0.80, **missed**||":      {Prompt: 512, Rate: 790, Deviation: 5, Planned: 90},
-		"Q4_0|tg128|100.0 ± 0.0|120.0 ± 0.0|1.20|1.15, reached|100.0|1.20": {Generated: 128, Rate: 120, Planned: 100},
-		"Q4_0|pp2048||5.0 ± 0.0||||":                                       {Prompt: 2048, Rate: 5},
+		"Q4_0|pp512|1000.0 ± 0.0|790.0 ± 5.0|0.79|0.80, **missed**|1000.0|0.79": {Prompt: 512, Rate: 790, Deviation: 5, Planned: 1000},
+		"Q4_0|tg128|100.0 ± 0.0|120.0 ± 0.0|1.20|1.15, reached|100.0|1.20":      {Generated: 128, Rate: 120, Planned: 100},
+		"Q4_0|pp2048||5.0 ± 0.0||||":                                            {Prompt: 2048, Rate: 5},
 	} {
 		if got := strings.Join(d.row(row, theirs), "|"); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -118,7 +118,7 @@ func (d duel) row(o benchRow, theirs []benchRow) []string {
 			row[5] = fmt.Sprintf("%.2f, %s", goal, reached(o.Rate/t.Rate >= goal))
 		}
 	}
-	if o.Prompt == 0 && o.Planned > 0 {
+	if o.Planned > 0 {
 		row[6], row[7] = fmt.Sprintf("%.1f", o.Planned), fmt.Sprintf("%.2f", o.Rate/o.Planned)
 	}
 	return row

@@ -149,7 +149,8 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 		if err != nil {
 			return err
 		}
-		row.Expected, row.Layers = plan.Rate, plan.OnGPUs()
+		row.Layers = plan.OnGPUs()
+		row.Planned, row.Expected = len(plan.GPUs) > 0 && plan.Rate > 0, b.expected(t)
 		for _, g := range plan.GPUs {
 			row.GPUs = append(row.GPUs, bench.GPU{Name: g.Name, Device: g.Device})
 		}
@@ -158,6 +159,21 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 		}
 	}
 	return nil
+}
+
+// expected returns how many tokens per second the plan expects of a test; 0: nothing is known.
+func (b *benchModel) expected(t bench.Test) float64 {
+	reading, generating := b.Expected(t.Prompt, 1)
+	seconds := 0.0
+	for _, part := range []struct {
+		tokens int
+		rate   float64
+	}{{t.Prompt, reading}, {t.Gen, generating}} {
+		if part.tokens > 0 {
+			seconds += float64(part.tokens) / part.rate // infinite where nothing is known
+		}
+	}
+	return float64(t.Prompt+t.Gen) / seconds
 }
 
 // countedBy returns n as a row shows it for this mode.

@@ -102,6 +102,8 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 		}
 		row.PromptNS, row.GenNS = prompts.Nanoseconds(), generation.Nanoseconds()
 		row.Neurons = countedBy(b.Info().Sparse, counted)
+		row.Planned = len(plan.GPUs) > 0 && plan.Rate > 0
+		row.PromptExpected, row.GenExpected = b.Expected(row.Sequences*row.Prompt, row.Sequences)
 		if err := w.Write(row); err != nil {
 			return err
 		}

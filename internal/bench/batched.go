@@ -116,6 +116,8 @@ type BatchedRow struct {
 	Batched
 	BatchedResult
 	Context, Batch, UBatch, Threads, Layers int
+	Planned                                 bool    // tables have columns of what is expected
+	PromptExpected, GenExpected             float64 // tokens per second that the plan expects of all sequences together; 0: nothing is known
 }
 
 // batchedRecord is a row in llama-batched-bench's JSON fields.
@@ -139,6 +141,8 @@ type batchedRecord struct {
 	Speed       float64 `json:"speed"`
 	FFNBytes    float64 `json:"ffn_bytes"`       // ours: of feed-forward weights that a step of generation read, 0 in mode off
 	FFNDense    float64 `json:"ffn_bytes_dense"` // and what it would have read without
+	PromptPlan  float64 `json:"plan_pp"`         // ours, too: the speeds that the plan expects, 0 where nothing is known
+	GenPlan     float64 `json:"plan_tg"`
 }
 
 func (r BatchedRow) record() batchedRecord {
@@ -153,7 +157,7 @@ func (r BatchedRow) record() batchedRecord {
 		Context: r.Context, Batch: r.Batch, UBatch: r.UBatch, Flash: 1, Layers: r.Layers, Threads: r.Threads,
 		Prompt: r.Prompt, Gen: r.Gen, Sequences: r.Sequences, Positions: r.Sequences * (r.Prompt + r.Gen),
 		PromptTime: prompt, PromptSpeed: rate(r.Sequences*r.Prompt, prompt),
-		GenTime: gen, GenSpeed: rate(r.Sequences*r.Gen, gen), Time: prompt + gen,
+		GenTime: gen, GenSpeed: rate(r.Sequences*r.Gen, gen), Time: prompt + gen, PromptPlan: r.PromptExpected, GenPlan: r.GenExpected,
 	}
 	b.Speed = rate(b.Positions, b.Time)
 	if n := &r.Neurons; n.Steps > 0 {
@@ -164,9 +168,10 @@ func (r BatchedRow) record() batchedRecord {
 
 // BatchedWriter prints rows as llama-batched-bench does, or as CSV or JSON.
 type BatchedWriter struct {
-	w      *bufio.Writer
-	format string
-	rows   []batchedRecord
+	w       *bufio.Writer
+	format  string
+	rows    []batchedRecord
+	planned bool // there are columns of what the plan expects
 }
 
 // NewBatchedWriter returns a writer of format md, csv, json or jsonl.
@@ -185,11 +190,20 @@ func (w *BatchedWriter) Write(r BatchedRow) error {
 	switch w.format {
 	case "md":
 		if first {
-			fmt.Fprintln(w.w, "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |")
-			fmt.Fprintln(w.w, "|"+strings.Repeat("-", 7)+"|"+strings.Repeat("-", 8)+"|"+strings.Repeat("-", 6)+"|"+strings.Repeat("-", 8)+strings.Repeat("|"+strings.Repeat("-", 10), 6)+"|")
+			w.planned = r.Planned
+			head, plan := "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |", ""
+			if w.planned {
+				head, plan = head+" plan PP t/s | plan TG t/s |", strings.Repeat("|"+strings.Repeat("-", 13), 2)
+			}
+			fmt.Fprintln(w.w, head)
+			fmt.Fprintln(w.w, "|"+strings.Repeat("-", 7)+"|"+strings.Repeat("-", 8)+"|"+strings.Repeat("-", 6)+"|"+strings.Repeat("-", 8)+strings.Repeat("|"+strings.Repeat("-", 10), 6)+plan+"|")
 		}
-		fmt.Fprintf(w.w, "| %5d | %6d | %4d | %6d | %8.3f | %8.2f | %8.3f | %8.2f | %8.3f | %8.2f |\n",
+		fmt.Fprintf(w.w, "| %5d | %6d | %4d | %6d | %8.3f | %8.2f | %8.3f | %8.2f | %8.3f | %8.2f |",
 			b.Prompt, b.Gen, b.Sequences, b.Positions, b.PromptTime, b.PromptSpeed, b.GenTime, b.GenSpeed, b.Time, b.Speed)
+		if w.planned {
+			fmt.Fprintf(w.w, " %11.2f | %11.2f |", b.PromptPlan, b.GenPlan)
+		}
+		fmt.Fprintln(w.w)
 	case "csv":
 		if err := w.csv(b, first); err != nil {
 			return err

@@ -29,3 +29,23 @@ func TestBatchedTable(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}
 }
+
+// TestBatchedPlan: what the plan expects stands in further columns.
+func TestBatchedPlan(t *testing.T) {
+	var out strings.Builder
+	w, err := bench.NewBatchedWriter(&out, "md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sequences := range []int{1, 4} {
+		if err := w.Write(bench.BatchedRow{Batched: bench.Batched{Prompt: 128, Gen: 32, Sequences: sequences}, Planned: true, PromptExpected: 250, GenExpected: 12.5 * float64(sequences)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{"| plan PP t/s | plan TG t/s |", "|-------------|-------------|", "|      250.00 |       12.50 |", "|      250.00 |       50.00 |"} {
+		if !strings.HasSuffix(lines[i], want) || len(lines[i]) != len(lines[0]) {
+			t.Errorf("line %d is %q, want %q at its end", i, lines[i], want)
+		}
+	}
+}

@@ -65,7 +65,8 @@ type Row struct {
 	Model    Model
 	GPUs     []GPU   // GPUs in use
 	Layers   int     // the model's layers with a part on GPUs
-	Expected float64 // tokens per second that the plan for the GPUs expects of generation; 0 without GPUs
+	Planned  bool    // tables have a column of what the plan expects
+	Expected float64 // tokens per second that the plan expects of this test; 0: unknown
 	Time     time.Time
 }
 
@@ -117,7 +118,7 @@ type record struct {
 	AvgTS    float64 `json:"avg_ts"`
 	StddevTS float64 `json:"stddev_ts"`
 	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward
-	// weights a step, zeros in mode off; what the plan for GPUs expects.
+	// weights a step, zeros in mode off; what the plan expects.
 	Repack    bool    `json:"repack"`
 	Sparse    string  `json:"sparse"`
 	Predicted float64 `json:"predicted_share"`
@@ -217,7 +218,7 @@ func (w *Writer) Write(r Row) error {
 // where parts of the model are on disk what was read of them. The first row decides, as all rows are of one model.
 func (w *Writer) markdown(r Row, rec record, first bool) {
 	if first {
-		w.sparse, w.plan, w.disk = r.Neurons.Mode != model.Off.String(), r.Expected > 0, r.Disk.Uses() > 0
+		w.sparse, w.plan, w.disk = r.Neurons.Mode != model.Off.String(), r.Planned, r.Disk.Uses() > 0
 		more, rule := "", ""
 		if w.sparse {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"
@@ -236,7 +237,7 @@ func (w *Writer) markdown(r Row, rec record, first bool) {
 		more += fmt.Sprintf(" %5.1f %% | %6.1f %% | %9.2f | %5.1f %% |", 100*rec.DiskKept, 100*rec.LeftOut, rec.DiskBytes/1e6, 100*rec.DiskWait)
 	}
 	expected := ""
-	if r.Expected > 0 && r.Prompt == 0 {
+	if r.Expected > 0 {
 		expected = fmt.Sprintf("%.2f", r.Expected)
 	}
 	fmt.Fprintf(w.out, "| %-30s | %6.2f GiB | %10s | %-10s | %7d |%s %15s | %20s |%s\n", rec.Type, float64(rec.Bytes)/(1<<30),

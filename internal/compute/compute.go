@@ -55,6 +55,8 @@ type Device interface {
 	// Rehearse prepares the segments that f runs, without running them. It does not call f where nothing needs to be
 	// prepared.
 	Rehearse(f func() error) error
+	// RehearsesEarly reports whether usual steps should now be rehearsed, before they come, if there is nothing else to do.
+	RehearsesEarly() bool
 
 	// Step says that a step of that many tokens begins. The following runs count their uses of units for it.
 	Step(tokens int)
@@ -111,6 +113,9 @@ func (Plain) Steps(most int) []int { return []int{most} }
 
 // Rehearse does nothing.
 func (Plain) Rehearse(func() error) error { return nil }
+
+// RehearsesEarly returns false.
+func (Plain) RehearsesEarly() bool { return false }
 
 // Step does nothing.
 func (Plain) Step(int) {}

@@ -128,10 +128,11 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
-	stream  *gguf.Stream // layers that steps read from the disk; nil: there are none
-	looked  looked       // at the file
-	bundle  *bundle.File // from which neurons on the disk are read, or nil
-	last    results      // the last step's
+	stream  *gguf.Stream   // layers that steps read from the disk; nil: there are none
+	looked  looked         // at the file
+	bundle  *bundle.File   // from which neurons on the disk are read, or nil
+	ahead   []func() error // the usual steps that the device has not prepared
+	last    results        // the last step's
 	work    workCounts
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
@@ -288,6 +289,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	if o.Observer != nil {
 		return nil // GPUs cannot compute observed layers
 	}
+	e.ahead = m.UsualSteps()
 	return m.Rehearse()
 }
 
@@ -466,6 +468,21 @@ func (e *Engine) run(p *compute.Params, w wanted) error {
 		return nil
 	}
 	return e.recover(err)
+}
+
+// prepare makes the device prepare one of the usual steps, if it wants to, and reports whether more are left. After an
+// error it prepares no more: the step itself will fail and return the error.
+func (e *Engine) prepare() (more bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.ahead) == 0 || e.broken != nil || !e.dev.RehearsesEarly() {
+		return false
+	}
+	step := e.ahead[0]
+	if e.ahead = e.ahead[1:]; step() != nil {
+		e.ahead = nil
+	}
+	return len(e.ahead) > 0
 }
 
 // readLogits reads n rows of logits: a GPU may be lost after its work and before its results are read.

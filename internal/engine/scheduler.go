@@ -18,6 +18,8 @@ type runner interface {
 	run(p *compute.Params, w wanted) error
 	// turn rotates keys between steps, by p.Turns. Its errors are run's.
 	turn(p *compute.Params) error
+	// prepare makes ready for one of the usual steps, and reports whether it should be called again.
+	prepare() (more bool)
 	// logits returns row i of the last step's logits [n_vocab], valid until the next step.
 	logits(i int) []float32
 	// hidden returns the i-th of the last step's hidden states [n_embd], valid until the next step.
@@ -229,7 +231,7 @@ func (s *scheduler) serve() {
 	for s.closed == nil {
 		if !s.await() || !s.compose() {
 			if s.closed == nil { // else await has read the signal of close
-				s.sleep(-1)
+				s.rest()
 			}
 			continue
 		}
@@ -259,6 +261,26 @@ func (s *scheduler) serve() {
 	for _, t := range slices.Concat(s.tasks, s.held) {
 		s.remove(t, s.closed)
 	}
+}
+
+// calm is the time without a task after which the runner prepares usual steps: the first request after the model was
+// loaded should not wait for that.
+const calm = 100 * time.Millisecond
+
+// rest waits until something has changed. If there is no task for a while the runner prepares usual steps until there
+// is one.
+func (s *scheduler) rest() {
+	if len(s.tasks) == 0 {
+		if !s.sleep(calm) {
+			return
+		}
+		for more := true; more && len(s.tasks) == 0 && s.closed == nil; {
+			s.mu.Unlock()
+			more = s.runner.prepare()
+			s.mu.Lock()
+		}
+	}
+	s.sleep(-1) // a task that came meanwhile has left a message in wake
 }
 
 // sleep waits, without the lock, until something has changed or, unless it is negative, for d.

@@ -39,6 +39,14 @@ type fakeModel struct {
 	takes     time.Duration // time of a step
 	steps     int
 	wide      int // the most single tokens of any step
+
+	unprepared atomic.Int64 // usual steps
+}
+
+func (m *fakeModel) prepare() bool {
+	time.Sleep(m.takes)
+	m.unprepared.Add(-1)
+	return m.unprepared.Load() > 0
 }
 
 func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden states") }
@@ -661,6 +669,7 @@ type idleModel struct{ row []float32 }
 func (idleModel) run(*compute.Params, wanted) error { return nil }
 
 func (idleModel) turn(*compute.Params) error { return nil }
+func (idleModel) prepare() bool              { return false }
 func (m idleModel) logits(int) []float32     { return m.row }
 func (m idleModel) hidden(int) []float32     { return m.row }
 func (m idleModel) state(int) []float32      { return m.row }

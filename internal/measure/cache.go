@@ -31,7 +31,7 @@ func CacheFile() (string, error) {
 // measured again; otherwise ok is false.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
+	return m, err == nil && m.Taken != nil && m.Speeds != nil && m.Speeds.Each > 0 && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
 }
 
 // same reports whether m was measured on this machine, now. Memory may differ by what a limit or the kernel takes.

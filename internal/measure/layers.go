@@ -42,7 +42,8 @@ const (
 	layerPasses  = 4  // over all layers, in a recording
 	layerRepeats = 6  // of a recording; the first run records, and the fastest of the others counts
 	mostLayers   = 96 // of a shape
-	speedSteps   = 8  // figures of a device: three parts of each shape, and the shares
+	together     = 8  // tokens of a step, to time what one beyond the first adds
+	speedSteps   = 10 // figures of a device: three parts of each shape, one of them with more tokens, too, and the shares
 	// idleBeforeCold is how long the CPU waits between its parts of two layers while a GPU computes attention.
 	idleBeforeCold = 100 * time.Microsecond
 )
@@ -60,7 +61,7 @@ func speeds(ctx context.Context, open func() (compute.Device, error), on layerTr
 	}
 	return placement.Speeds{
 		Attention: fit(a.attention, b.attention), Predictor: fit(a.predictor, b.predictor), Dense: fit(a.dense, b.dense),
-		Sparse: fit(b.sparse[0], b.sparse[1]),
+		Sparse: fit(b.sparse[0], b.sparse[1]), Each: further(b.dense, b.together),
 	}, nil
 }
 
@@ -70,7 +71,16 @@ type timed struct{ bytes, seconds float64 }
 // partTimes are the times of a layer's parts, and of sparse neurons by share.
 type partTimes struct {
 	attention, predictor, dense timed
+	together                    timed // dense, of that many tokens
 	sparse                      []timed
+}
+
+// leastFurther bounds what a further token takes, as a share of the first one: noise is not taken for nothing.
+const leastFurther = 1.0 / 128
+
+// further returns what each token of a step beyond the first adds, in seconds for a byte.
+func further(one, all timed) float64 {
+	return max((all.seconds-one.seconds)/(together-1), leastFurther*one.seconds) / one.bytes
 }
 
 // leastSlope bounds the share of the larger part's time that its bytes take. It is assumed if noise makes the smaller
@@ -91,7 +101,7 @@ type layers struct {
 	shape layerShape
 	wide  int64           // bytes of weights of each part, all layers together
 	table *compute.Matrix // [1, embd] ones
-	x     compute.Tensor  // [1, embd] the residual stream
+	x     compute.Tensor  // [tokens, embd] the residual stream
 	p     compute.Params
 	data  map[[3]int][]byte // weights by rows, columns and sign
 	err   error
@@ -100,7 +110,7 @@ type layers struct {
 func newLayers(d compute.Device, shape layerShape, bytes int64) *layers {
 	y := &layers{d: d, shape: shape, wide: bytes, data: map[[3]int][]byte{}}
 	y.p = compute.Params{Decode: 1, Tokens: []int32{0}, Pos: []int32{compute.PagePositions - 1}, Seq: []int32{0}, Pages: [][]int32{{0}}}
-	y.x = y.tensor(shape.embd)
+	y.x = y.tensor(1, shape.embd)
 	y.table = y.take(compute.Source{Name: "input", Type: quant.F32, Rows: 1, Cols: shape.embd, Data: rowsOf(quant.F32, 1, shape.embd, 1)}, compute.Lookup)
 	return y
 }
@@ -128,6 +138,10 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 		y.tune()
 		*part.to = y.time(read, ops)
 		step()
+		if part.to == &t.dense {
+			t.together = y.timeTogether(read, ops)
+			step()
+		}
 	}
 	var weights []compute.SparseWeights
 	for i, share := range shape.shares {
@@ -158,7 +172,8 @@ func (y *layers) tune() {
 
 // time returns the time of one of ops, which read this many bytes each.
 func (y *layers) time(bytes float64, ops []func(compute.Verbs)) timed {
-	seg := compute.Segment{Name: fmt.Sprintf("%d layers of %.0f bytes", len(ops), bytes), Rows: 1, Decode: 1}
+	n := y.x.Rows
+	seg := compute.Segment{Name: fmt.Sprintf("%d layers of %.0f bytes", len(ops), bytes), Rows: n, Decode: n}
 	best := time.Duration(1<<63 - 1)
 	for i := range layerRepeats {
 		begin := monotime.Now()
@@ -175,6 +190,16 @@ func (y *layers) time(bytes float64, ops []func(compute.Verbs)) timed {
 		}
 	}
 	return timed{bytes, best.Seconds() / float64(layerPasses*max(len(ops), 1))}
+}
+
+// timeTogether is time for a step of together tokens.
+func (y *layers) timeTogether(bytes float64, ops []func(compute.Verbs)) timed {
+	x, p := y.x, y.p
+	y.x = y.tensor(together, y.shape.embd)
+	y.p.Decode, y.p.Tokens, y.p.Pos, y.p.Seq = together, make([]int32, together), make([]int32, together), make([]int32, together)
+	t := y.time(bytes, ops)
+	y.x, y.p = x, p
+	return t
 }
 
 // timeApart returns the median time of one of ops, each after the device was idle for gap.
@@ -209,10 +234,10 @@ func (y *layers) count(bytes float64) int {
 	return min(max(2, int(float64(y.wide)/bytes)+1), mostLayers)
 }
 
-func (y *layers) tensor(cols int) compute.Tensor {
+func (y *layers) tensor(tokens, cols int) compute.Tensor {
 	var t compute.Tensor
 	if y.err == nil {
-		t, y.err = y.d.Tensor(1, cols)
+		t, y.err = y.d.Tensor(tokens, cols)
 	}
 	return t
 }
@@ -288,7 +313,7 @@ func (y *layers) attention() (bytes float64, ops []func(compute.Verbs)) {
 	e, head := y.shape.embd, y.shape.embd/y.shape.heads
 	bytes = float64(4 * e * layerType.RowBytes(e))
 	n := y.count(bytes)
-	h, q, k, v, out := y.tensor(e), y.tensor(e), y.tensor(e), y.tensor(e), y.tensor(e)
+	h, q, k, v, out := y.tensor(1, e), y.tensor(1, e), y.tensor(1, e), y.tensor(1, e), y.tensor(1, e)
 	norm := y.ones(e)
 	rope := &compute.Rope{Dims: head, Freqs: make([]float64, head/2), Scale: 1}
 	shape := compute.KVShape{Heads: y.shape.heads, Key: head, Value: head}
@@ -318,10 +343,12 @@ func (y *layers) attention() (bytes float64, ops []func(compute.Verbs)) {
 func (y *layers) dense() (bytes float64, ops []func(compute.Verbs)) {
 	e, f := y.shape.embd, y.shape.ff
 	bytes = float64(2*f*layerType.RowBytes(e) + e*layerType.RowBytes(f))
-	h, gate, up, norm := y.tensor(e), y.tensor(f), y.tensor(f), y.ones(e)
+	most, mostGate, mostUp, norm := y.tensor(together, e), y.tensor(together, f), y.tensor(together, f), y.ones(e)
 	for range y.count(bytes) {
 		wg, wu, wd := y.matrix(f, e, compute.Dense, false), y.matrix(f, e, compute.Dense, false), y.matrix(e, f, compute.Dense, false)
 		ops = append(ops, func(b compute.Verbs) {
+			n := y.x.Rows
+			h, gate, up := most.First(n), mostGate.First(n), mostUp.First(n)
 			b.RMSNorm(h, y.x, norm, normEps)
 			b.MatMul(h, compute.Products{{Out: gate, W: wg}, {Out: up, W: wu}})
 			b.Activate(gate, gate, up, compute.Activation{Kind: compute.SiLU})
@@ -368,7 +395,7 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 // predictor returns only predictors. They find half of the neurons active.
 func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
-	hid, out := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
+	hid, out := y.tensor(1, y.shape.rank), y.tensor(1, y.shape.ff)
 	for l := range y.count(bytes) {
 		p, _ := y.predictorOf(50, uint64(l), hid, out)
 		ops = append(ops, func(b compute.Verbs) { p.do(b, y.x) })
@@ -396,8 +423,8 @@ func (y *layers) neurons() (all []compute.SparseWeights) {
 
 // sparse returns feed-forward layers that compute share percent of their neurons. Their sets are made beforehand.
 func (y *layers) sparse(weights []compute.SparseWeights, share int) (bytes float64, ops []func(compute.Verbs)) {
-	h, out, norm := y.tensor(y.shape.embd), y.tensor(y.shape.embd), y.ones(y.shape.embd)
-	hid, logits := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
+	h, out, norm := y.tensor(1, y.shape.embd), y.tensor(1, y.shape.embd), y.ones(y.shape.embd)
+	hid, logits := y.tensor(1, y.shape.rank), y.tensor(1, y.shape.ff)
 	neurons := 0
 	for i := range sparseSets * len(weights) {
 		w := weights[i%len(weights)]

@@ -94,7 +94,7 @@ func example() Machine {
 		Products: 4e11, Packs: 8e9,
 		Speeds: &placement.Speeds{
 			Attention: placement.Rate{Start: 1e-5, Read: 3e10}, Predictor: placement.Rate{Start: 1e-5, Read: 3e10},
-			Dense: placement.Rate{Start: 2e-5, Read: 4e10}, Sparse: placement.Rate{Start: 3e-5, Read: 2e10},
+			Dense: placement.Rate{Start: 2e-5, Read: 4e10}, Sparse: placement.Rate{Start: 3e-5, Read: 2e10}, Each: 1e-11,
 		},
 		Kernels: []Kernel{{Type: "Q4_0", Cols: 4096, Chosen: "far", Usual: "near", Why: "faster", Speeds: []KernelSpeed{{"near", 15e9}, {"far", 23e9}}}},
 		Taken:   &Taken{At: time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC), Buffer: 1 << 30},

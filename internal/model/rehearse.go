@@ -48,6 +48,11 @@ func (m *Model) Rehearse() error {
 		if err := m.rehearse(kind, most, 0, most); err != nil {
 			return err
 		}
+		if m.output.Head.Bound() {
+			if _, err := m.Logits(0); err != nil { // so that devices know what is read after steps
+				return err
+			}
+		}
 		for _, n := range m.dev.Steps(most) {
 			if err := m.rehearse(kind, n, n, n); err != nil {
 				return err
@@ -92,31 +97,33 @@ func (m *Model) rehearseAt(depth int, kind nn.Kind, n, decode, out int) error {
 	return m.runAs(p.Segment(m.begin(kind, &p)), &p)
 }
 
-// RehearseUsual makes the model's device prepare the usual steps: prompts of various lengths with one row of logits,
-// and single tokens of several sequences.
-func (m *Model) RehearseUsual() error {
-	return m.dev.Rehearse(func() error {
-		most := m.pool.Tokens()
-		for n := 1; n < most; n *= 2 {
-			for _, n := range [...]int{n, n + n/2} { // as devices round them
-				if n > most {
-					continue
-				}
-				if err := m.rehearse(m.usual(), n, 0, 1); err != nil {
-					return err
-				}
-				if n <= compute.ShortPrompt { // a prompt that goes by the arithmetic of single tokens
-					if err := m.rehearse(m.usual(), n, n, 1); err != nil {
-						return err
-					}
-				}
-				if n <= m.most.Out {
-					if err := m.rehearse(m.usual(), n, n, n); err != nil {
-						return err
-					}
-				}
+// UsualSteps returns functions that each make the model's device prepare one of the usual steps: prompts of various
+// lengths with one row of logits, and single tokens of several sequences. The shortest come first.
+func (m *Model) UsualSteps() (all []func() error) {
+	add := func(n, decode, sequences int) {
+		all = append(all, func() error {
+			return m.dev.Rehearse(func() error {
+				pages := make([][]int32, sequences)
+				pages[0] = make([]int32, m.cache.Pages) // together they have no more
+				return m.run(m.usual(), &compute.Params{
+					Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, sequences), Pages: pages, Near: pages, States: make([]int32, sequences), Decode: decode,
+				})
+			})
+		})
+	}
+	for power := 1; power <= m.most.Rows; power *= 2 {
+		for _, n := range [...]int{power, power + power/2} { // as devices round them
+			if n > m.most.Rows {
+				continue
 			}
+			if n <= m.most.Out {
+				add(n, n, n)
+			}
+			if n <= compute.ShortPrompt { // a prompt that goes by the arithmetic of single tokens
+				add(n, n, 1)
+			}
+			add(n, 0, 1)
 		}
-		return nil
-	})
+	}
+	return all
 }

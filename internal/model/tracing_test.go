@@ -21,6 +21,8 @@ type paper struct {
 	cache   compute.CacheSpec
 	run     *recording   // the last segment's
 	runs    []*recording // recordings of Rehearse
+
+	rehearsal bool
 }
 
 // weight is a matrix or a vector that the device was given.
@@ -161,7 +163,9 @@ func (d *paper) Run(seg compute.Segment, p *compute.Params, body func(compute.Ve
 }
 
 func (d *paper) Read(t compute.Tensor, i int) ([]float32, error) {
-	d.run.reading("Read", d.run.read(t.Mem, d.run.tensor(t), t.Rows*t.Cols))
+	if !d.rehearsal { // which computes nothing
+		d.run.reading("Read", d.run.read(t.Mem, d.run.tensor(t), t.Rows*t.Cols))
+	}
 	return make([]float32, t.Cols), nil
 }
 
@@ -175,7 +179,12 @@ func (d *paper) CopyPage(*compute.Cache, compute.Page, compute.Page)    {}
 func (d *paper) ReadPage(*compute.Cache, compute.Page, [][]byte) error  { return nil }
 func (d *paper) WritePage(*compute.Cache, compute.Page, [][]byte) error { return nil }
 func (d *paper) Steps(most int) []int                                   { return []int{most, 8, 1} }
-func (d *paper) Rehearse(f func() error) error                          { return f() }
+
+func (d *paper) Rehearse(f func() error) error {
+	d.rehearsal = true
+	defer func() { d.rehearsal = false }()
+	return f()
+}
 
 // recording is what a segment did. Each result of an operation is a numbered value, so that a recording shows the flow
 // of data and not the memory in use.

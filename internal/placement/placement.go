@@ -80,6 +80,8 @@ type Speeds struct {
 	Predictor Rate `json:"predictor"`
 	Dense     Rate `json:"dense"`  // units that are read whole, in order, and the head
 	Sparse    Rate `json:"sparse"` // of units that a token reads only some of
+	// Each is what a byte of weights takes for each token of a step beyond the first, in seconds; 0: not measured.
+	Each float64 `json:"each,omitempty"`
 }
 
 // Check reports rates that are none.
@@ -88,6 +90,9 @@ func (s *Speeds) Check() error {
 		if !(r.Start >= 0) || !(r.Read > 0) || math.IsInf(r.Read, 1) || math.IsInf(r.Start, 1) {
 			return fmt.Errorf("a part of a layer that takes %g s and reads %g bytes/s", r.Start, r.Read)
 		}
+	}
+	if !(s.Each >= 0) || math.IsInf(s.Each, 1) {
+		return fmt.Errorf("a further token that takes %g s for a byte", s.Each)
 	}
 	return nil
 }

@@ -31,18 +31,21 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 }
 
 // foresee makes opened GPUs compile in the background the shaders that the model will need: first those that loading
-// waits for, then those of usual steps. Software devices, which need the cores themselves, compile only the former. If
-// the need cannot be foreseen, shaders are compiled when they are needed.
+// waits for, then, where steps are rehearsed early, those of usual steps. If the need cannot be foreseen, shaders are
+// compiled when they are needed.
 func foresee(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) {
 	var twins []*vulkan.Device
-	software := false
+	early := true
 	for _, g := range gpus {
-		twin := g.Foresight()
-		software = software || twin.Info().Kind == vulkan.CPU
-		twins = append(twins, twin)
+		early = early && g.RehearsesEarly()
+		twins = append(twins, g.Foresight())
 	}
-	if m, err := rehearsed(b, plan, twins); err == nil && !software {
-		go m.RehearseUsual() // the twins are its own, and what it finds after the GPUs are closed is left
+	if m, err := rehearsed(b, plan, twins); err == nil && early {
+		go func() { // the twins are its own, and what it finds after the GPUs are closed is left
+			for _, step := range m.UsualSteps() {
+				_ = step()
+			}
+		}()
 	}
 }
 

@@ -384,8 +384,10 @@ func TestForesight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.RehearseUsual(); err != nil {
-		t.Fatal(err)
+	for _, step := range m.UsualSteps() {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ids := e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 2), true, true)
 	var group sync.WaitGroup

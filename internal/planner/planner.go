@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
@@ -80,7 +81,7 @@ type Planner struct {
 	solved  bool             // at least once
 	err     error            // error of planning, which Open returns
 	gpus    []*vulkan.Device // [plan's GPUs] as opened last
-	alone   func() float64   // returns the rate of a machine without GPUs; nil: unknown
+	alone   func() *Planner  // plans for a machine without GPUs, to tell its rates; nil, or returns nil: they are unknown
 }
 
 // CPU has the processor compute alone.
@@ -101,7 +102,7 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 			return nil, err
 		}
 		p := Fixed(nil, o)
-		p.alone = func() float64 { return rateAlone(f, o) }
+		p.alone = sync.OnceValue(func() *Planner { return alone(f, o) })
 		return p, nil
 	}
 	cost, err := modelcost.Of(f, o.Model)
@@ -121,40 +122,6 @@ func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
 func (p *Planner) Plan() (*Plan, error) {
 	p.choose()
 	return p.plan, p.err
-}
-
-// Rate returns how many tokens per second are expected of generation, by what memory and GPUs can be read at; 0:
-// nothing is known, for nobody has measured the machine.
-func (p *Planner) Rate() float64 {
-	plan, err := p.Plan()
-	switch {
-	case err != nil:
-		return 0
-	case plan != nil:
-		return plan.Rate
-	case p.alone != nil:
-		return p.alone()
-	}
-	return 0
-}
-
-// rateAlone returns the rate of the model in f on this machine's processor alone, if the machine was measured earlier.
-func rateAlone(f *gguf.File, o Options) float64 {
-	figures, ok := kept()
-	if !ok {
-		return 0
-	}
-	cost, err := modelcost.Of(f, o.Model)
-	if err != nil {
-		return 0
-	}
-	m := On(figures, nil)
-	m.KnowDisk(f.Path)
-	s, err := With(m, cost, Options{Model: o.Model, RAM: o.RAM}).Solve()
-	if err != nil || s.Plan.Seconds <= 0 {
-		return 0
-	}
-	return 1 / s.Plan.Seconds
 }
 
 // choose plans, unless what is planned still holds.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -38,23 +39,30 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	if k == nil || !(k.Upload > 0) {
 		return s
 	}
-	products, packs := m.figures.Products, cmp.Or(k.Packs, m.figures.Packs)
-	if products == 0 || packs == 0 {
-		products, packs = coreProducts*float64(m.figures.Cores), corePacks*float64(m.figures.Cores)
-	}
+	products := m.products()
 	if k.Products > 0 && k.Products <= products { // the cores are faster however many tokens there are
 		return s
 	}
+	tokens := m.sending(k, b).seconds() / float64(b.RowElems) * products
+	s.Tokens = int(math.Ceil(tokens))
+	s.Experts = int(math.Ceil(tokens * expertsPerUse(b)))
+	return s
+}
+
+// products returns how many multiplications and additions a second the cores reach in a prompt's products.
+func (m *Machine) products() float64 {
+	return cmp.Or(m.figures.Products, coreProducts*float64(m.figures.Cores))
+}
+
+// sending returns what a row of b takes on its way to the GPU k.
+func (m *Machine) sending(k *measure.GPU, b *modelcost.Cost) sending {
+	packs := cmp.Or(k.Packs, m.figures.Packs, corePacks*float64(m.figures.Cores))
 	file := float64(b.RowBytes)
 	sent := file // bytes of a row on the bus
 	if t, ok := quant.Named(b.Type, quant.Types()); ok {
 		sent = float64(vulkan.RowBytes(t, b.RowElems))
 	}
-	w := sending{pack: file / packs, copy: sent / k.Upload, both: (2*file + sent) / m.figures.Best().Stream}
-	tokens := w.seconds() / float64(b.RowElems) * products
-	s.Tokens = int(math.Ceil(tokens))
-	s.Experts = int(math.Ceil(tokens * expertsPerUse(b)))
-	return s
+	return sending{pack: file / packs, copy: sent / k.Upload, both: (2*file + sent) / m.figures.Best().Stream}
 }
 
 // chunk returns the bytes of a chunk.

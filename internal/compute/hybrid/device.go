@@ -512,12 +512,15 @@ func (d *Device) arrived(seg compute.Segment) {
 }
 
 // Rehearse has the GPU record, and not run, the segments that f runs: what they need of the GPU is there afterwards, or
-// is this error. Nothing can be read of what they would have computed.
+// is this error. What f reads has no meaning, but recordings of such segments copy it to the host from then on.
 func (d *Device) Rehearse(f func() error) error {
 	d.rehearsal = true
 	defer func() { d.rehearsal = false }()
 	return f()
 }
+
+// RehearsesEarly implements compute.Device.
+func (d *Device) RehearsesEarly() bool { return d.gpu.RehearsesEarly() }
 
 // Steps returns the numbers of tokens, at most most, of the steps that together need of the GPU what any step does; the
 // largest is the first.

@@ -76,6 +76,11 @@ func (f *MultiGPU) Rehearse(do func() error) error {
 	return do()
 }
 
+// RehearsesEarly implements compute.Device.
+func (f *MultiGPU) RehearsesEarly() bool {
+	return !slices.ContainsFunc(f.pairs, func(d *Device) bool { return !d.RehearsesEarly() })
+}
+
 // Steps returns the numbers of tokens of the steps that together need of every GPU what any step does.
 func (f *MultiGPU) Steps(most int) []int {
 	var sizes []int

@@ -21,7 +21,11 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 }
 
 // Step implements compute.Device.
-func (d *Device) Step(tokens int) { d.host.Step(tokens) }
+func (d *Device) Step(tokens int) {
+	if !d.rehearsal { // which uses no unit
+		d.host.Step(tokens)
+	}
+}
 
 // Bundle implements compute.Device.
 func (f *MultiGPU) Bundle(prior []float64, parts ...*compute.Matrix) error {
@@ -35,7 +39,7 @@ func (f *MultiGPU) Keep(ctx context.Context, progress func(done, total int64)) e
 }
 
 // Step implements compute.Device.
-func (f *MultiGPU) Step(tokens int) { f.host().Step(tokens) }
+func (f *MultiGPU) Step(tokens int) { f.pairs[0].Step(tokens) }
 
 // bundle bundles the host's parts. The first units may be on the GPU.
 func (d *Device) bundle(prior []float64, parts []*compute.Matrix) error {

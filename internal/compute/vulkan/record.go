@@ -5,14 +5,16 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
 // Record records seg for params as large as p without running it, unless it is recorded already: what later runs need
 // is compiled and allocated now, and an error of theirs is this one's. Of p only the lengths matter. A body that calls
-// Host runs up to there.
+// Host runs up to there. Read then returns whatever is in memory; later recordings copy to the host what was read.
 func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	if s := d.segments[seg]; s != nil {
-		if s.params.holds(p) {
+		if s.params.holds(p) && !s.stale {
+			d.played = s
 			return nil
 		}
 		d.forget(seg)
@@ -27,6 +29,7 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 		return nil
 	}
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p)}
+	r.wanted = d.seen.wanted(r.seg)
 	r.seg.used = d.runs
 	if err := r.record(body); err != nil {
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
@@ -36,8 +39,15 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 	} else {
 		d.keep(seg, r.seg)
 	}
+	d.played, d.lead, d.leadOut = r.seg, 0, 0
 	d.pipelines.Save() // a process that is ended by a signal does not come to Close
 	return nil
+}
+
+// RehearsesEarly implements compute.Device. A software device would take the cores from other programs, and while
+// shaders are compiled a recording would wait for some.
+func (d *Device) RehearsesEarly() bool {
+	return d.gpu.Info.Kind != driver.CPU && (d.pipelines == nil || !d.pipelines.Busy())
 }
 
 // errSizing keeps a recorder from recording.

@@ -129,6 +129,9 @@ func (b *readback) restart() {
 // Read returns row i of t, counted from the last step's first row. It is valid until the next Run. An error leaves the
 // device unable to compute.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
+	if d.gpu.Counts() {
+		return make([]float32, t.Cols), nil
+	}
 	m := t.Mem.(*tensor)
 	if t.Outputs {
 		i += d.leadOut

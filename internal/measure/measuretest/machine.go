@@ -35,5 +35,5 @@ func Machine(found []measure.Found) measure.Machine {
 // even returns the speeds of a processor that reads this many bytes per second in every operation.
 func even(read float64) *placement.Speeds {
 	each := placement.Rate{Read: read}
-	return &placement.Speeds{Attention: each, Predictor: each, Dense: each, Sparse: each}
+	return &placement.Speeds{Attention: each, Predictor: each, Dense: each, Sparse: each, Each: 0.5 / read}
 }

@@ -100,6 +100,13 @@ func (p *Pipelines) Unforeseen() int {
 	return p.unforeseen
 }
 
+// Busy reports whether pipelines are compiled in the background.
+func (p *Pipelines) Busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers > 0
+}
+
 // Want compiles v in the background, because it will be asked for soon. Get returns its error.
 func (p *Pipelines) Want(v Variant) {
 	p.mu.Lock()

@@ -36,8 +36,6 @@ layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) buffer Second { float second[]; }; // the second matrix's result, or total
 layout(set = 0, binding = 5, std430) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 6, std430) readonly buffer UpBias { float upBias[]; };
-layout(set = 0, binding = PACKED, std430) writeonly buffer PackedNumbers { float packedNumbers[]; };
-layout(set = 0, binding = 8, std430) readonly buffer NormWeights { vec4 normWeights[]; };
 layout(set = 0, binding = 9, std430) writeonly buffer FormQuants { uint formQuants[]; }; // of the norm
 layout(set = 0, binding = 9, std430) writeonly buffer FormScales { uvec2 formScales[]; };
 layout(set = 0, binding = 10, std430) writeonly buffer Norm { vec4 norm[]; };
@@ -58,16 +56,15 @@ layout(push_constant) uniform Push {
 } push;
 
 #include "activated.glsl"
+#include "next.glsl"
 
 const uint OWN = 32, GROUPS = gl_WorkGroupSize.x / LANES, AT_ONCE = GROUPS * ROWS; // rows
 const uint EACH = ROWS * TOKENS, SUMS = TWO ? 2 * EACH : EACH;                     // of an invocation: those of the first matrix, then of the second
 const uint QUARTERS = OWN / PART;                                                    // of a block, four elements each
 
-// Of an invocation's sums so many are reduced at a time: shared memory has few kilobytes.
-const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < SUMS ? ROOM : SUMS;
+#include "lanesums.glsl"
 
-shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
-shared float firsts[OWN * TOKENS], seconds[TWO ? OWN * TOKENS : 1], quads[NEXT ? QUARTERS * TOKENS : 1];
+shared float firsts[OWN * TOKENS], seconds[TWO ? OWN * TOKENS : 1];
 shared float squares[ROOTED ? SQUARE_LANES * TOKENS : 1], roots[ROOTED ? TOKENS : 1], inverses[ROOTED ? TOKENS : 1];
 
 // findRoots fills roots and inverses.
@@ -141,18 +138,12 @@ void main() {
 				}
 		}
 		[[unroll]] for (uint from = 0; from < SUMS; from += CHUNK) {
-			barrier();
-			[[unroll]] for (uint i = 0; i < CHUNK; i++)
-				if (from + i < SUMS)
-					parts[(group * CHUNK + i) * (LANES + 1) + lane] = sums[min(from + i, SUMS - 1)];
-			barrier();
+			share(sums, from);
 			for (uint i = id; i < GROUPS * CHUNK; i += gl_WorkGroupSize.x) {
 				uint of = from + i % CHUNK, t = of % EACH / ROWS, own = first + i / CHUNK * ROWS + of % ROWS, r = min(tile + own, push.rows - 1);
 				if (of >= SUMS)
 					continue;
-				precise float sum = 0;
-				for (uint l = 0; l < LANES; l++)
-					sum += parts[i * (LANES + 1) + l];
+				precise float sum = laneSum(i);
 				if (of < EACH) {
 					if (push.biased != 0)
 						sum += bias[r];
@@ -187,19 +178,12 @@ void main() {
 					}
 				}
 			}
-			if (NEXT) {
-				precise vec4 weighed = total * normWeights[(tile + own) / PART];
-				v = weighed;
-				quads[i] = quadSquares(total);
-			}
+			if (NEXT)
+				v = begun(total, (tile + own) / PART, i);
 		}
 		if (PACK) // rows are whole blocks
 			pack(at / PART, here, v, push.scales); // which has barriers
-		if (NEXT && here && i % QUARTERS == 0) {
-			precise float sum = 0;
-			[[unroll]] for (uint q = 0; q < QUARTERS; q++)
-				sum += quads[i + q];
-			packedNumbers[push.squares + t * (push.rows / OWN) + workgroup] = sum;
-		}
+		if (NEXT && here && i % QUARTERS == 0)
+			writeSquares(i, t * (push.rows / OWN) + workgroup);
 	}
 }

@@ -48,10 +48,8 @@ layout(push_constant) uniform Push {
 #include "activated.glsl"
 
 const uint OWN = 32, GROUPS = gl_WorkGroupSize.x / LANES, AT_ONCE = GROUPS * ROWS, SUMS = GATED ? 2 * ROWS : ROWS;
-// CHUNK of an invocation's sums are reduced at a time, because shared memory is small.
-const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < SUMS ? ROOM : SUMS;
+#include "lanesums.glsl"
 
-shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
 shared float gates[OWN], ups[OWN];
 
 void main() {
@@ -83,18 +81,12 @@ void main() {
 			}
 		}
 		[[unroll]] for (uint from = 0; from < SUMS; from += CHUNK) {
-			barrier();
-			[[unroll]] for (uint i = 0; i < CHUNK; i++)
-				if (from + i < SUMS)
-					parts[(group * CHUNK + i) * (LANES + 1) + lane] = sums[min(from + i, SUMS - 1)];
-			barrier();
+			share(sums, from);
 			for (uint i = id; i < GROUPS * CHUNK; i += gl_WorkGroupSize.x) {
 				uint of = from + i % CHUNK, own = first + i / CHUNK * ROWS + of % ROWS, r = min(tile + own, push.neurons - 1);
 				if (of >= SUMS)
 					continue;
-				precise float sum = 0;
-				for (uint l = 0; l < LANES; l++)
-					sum += parts[i * (LANES + 1) + l];
+				precise float sum = laneSum(i);
 				if (push.before != 0)
 					sum *= by;
 				if (of < ROWS) {

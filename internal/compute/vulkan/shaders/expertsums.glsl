@@ -1,6 +1,6 @@
 // Sums of the outputs of a few single tokens' experts, times the experts' weights, in the order of the choice. This is the
 // second half of package ref's Experts. A workgroup computes OWN rows of the result of token y. LANES invocations sum a
-// row of EACH experts at a time, in the order of product.glsl. With NEXT the result is added to total, and the RMSNorm of
+// row of SUMS experts at a time, in the order of product.glsl. With NEXT the result is added to total, and the RMSNorm of
 // that is begun, as in block.glsl.
 #include "common.glsl"
 
@@ -15,7 +15,7 @@ const bool POSITIVE = false;
 #define ACTS 1
 #include "product.glsl"
 
-layout(constant_id = 3) const uint EACH = 4;
+layout(constant_id = 3) const uint SUMS = 4;
 layout(constant_id = 4) const uint USED = 8; // experts of a token
 layout(constant_id = 5) const bool NEXT = false;
 layout(constant_id = 6) const uint OWN = 32; // with NEXT a block of packed elements
@@ -24,8 +24,6 @@ layout(set = 0, binding = 2, std430) readonly buffer Choice { float choice[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };    // [tokens, rows]
 layout(set = 0, binding = 4, std430) buffer Total { float total[]; };             // [tokens, rows]
 layout(set = 0, binding = 5, std430) readonly buffer Bias { float bias[]; };      // of all experts, by their numbers
-layout(set = 0, binding = PACKED, std430) writeonly buffer PackedNumbers { float packedNumbers[]; };
-layout(set = 0, binding = 8, std430) readonly buffer NormWeights { vec4 normWeights[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
@@ -42,17 +40,16 @@ layout(push_constant) uniform Push {
 #define TABLE 6
 #include "slots.glsl"
 
-const uint GROUPS = gl_WorkGroupSize.x / LANES, TURNS = (USED + EACH - 1) / EACH; // of a row
-const uint QUARTERS = OWN / PART;
-// CHUNK of an invocation's sums are reduced at a time, because shared memory is small.
-const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < EACH ? ROOM : EACH;
+const uint TOKENS = 1;
+#include "next.glsl"
 
-shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
+const uint GROUPS = gl_WorkGroupSize.x / LANES, TURNS = (USED + SUMS - 1) / SUMS; // of a row
+#include "lanesums.glsl"
+
 shared float given[USED * OWN];                   // the experts' outputs
 shared uint places[USED];
 shared uint numbers[USED];
 shared float by[USED];
-shared float quads[QUARTERS];
 
 void main() {
 	uint id = gl_LocalInvocationID.x, group = id / LANES, lane = id % LANES, tile = gl_WorkGroupID.x * OWN, token = gl_WorkGroupID.y;
@@ -65,30 +62,24 @@ void main() {
 	}
 	barrier();
 	[[dont_unroll]] for (uint first = 0; first < OWN * TURNS; first += GROUPS) {
-		uint item = min(first + group, OWN * TURNS - 1), own = item % OWN, k = item / OWN * EACH;
-		float sums[EACH];
-		[[unroll]] for (uint i = 0; i < EACH; i++)
+		uint item = min(first + group, OWN * TURNS - 1), own = item % OWN, k = item / OWN * SUMS;
+		float sums[SUMS];
+		[[unroll]] for (uint i = 0; i < SUMS; i++)
 			sums[i] = 0;
 		for (uint u = lane; u < push.w.units; u += LANES)
-			[[unroll]] for (uint i = 0; i < EACH; i++) {
+			[[unroll]] for (uint i = 0; i < SUMS; i++) {
 				uint slot = places[min(k + i, USED - 1)];
 				Unit w = loadUnit(push.w, (slot < push.experts ? slot : 0) * push.rows + min(tile + own, push.rows - 1), u);
 				Act a = loadAct(token * USED + min(k + i, USED - 1), push.w.units, push.actScales, u);
 				sums[i] = accumulate(w, a, sums[i]);
 			}
-		[[unroll]] for (uint from = 0; from < EACH; from += CHUNK) {
-			barrier();
-			[[unroll]] for (uint i = 0; i < CHUNK; i++)
-				if (from + i < EACH)
-					parts[(group * CHUNK + i) * (LANES + 1) + lane] = sums[min(from + i, EACH - 1)];
-			barrier();
+		[[unroll]] for (uint from = 0; from < SUMS; from += CHUNK) {
+			share(sums, from);
 			for (uint i = id; i < GROUPS * CHUNK; i += gl_WorkGroupSize.x) {
-				uint of = first + i / CHUNK, expert = of / OWN * EACH + from + i % CHUNK;
-				if (of >= OWN * TURNS || from + i % CHUNK >= EACH || expert >= USED)
+				uint of = first + i / CHUNK, expert = of / OWN * SUMS + from + i % CHUNK;
+				if (of >= OWN * TURNS || from + i % CHUNK >= SUMS || expert >= USED)
 					continue;
-				precise float sum = 0;
-				for (uint l = 0; l < LANES; l++)
-					sum += parts[i * (LANES + 1) + l];
+				precise float sum = laneSum(i);
 				if (push.biased != 0)
 					sum += bias[numbers[expert] * push.rows + min(tile + of % OWN, push.rows - 1)];
 				given[expert * OWN + of % OWN] = sum;
@@ -122,19 +113,12 @@ void main() {
 				total[at + j] = sums[j];
 			}
 		}
-		if (NEXT) {
-			precise vec4 weighed = sums * normWeights[(tile + own) / PART];
-			v = weighed;
-			quads[id] = quadSquares(sums);
-		}
+		if (NEXT)
+			v = begun(sums, (tile + own) / PART, id);
 	}
 	if (!NEXT)
 		return;
 	pack(at / PART, here, v, push.scales); // rows are whole blocks; this has barriers
-	if (id == 0) {
-		precise float sum = 0;
-		[[unroll]] for (uint q = 0; q < QUARTERS; q++)
-			sum += quads[q];
-		packedNumbers[push.squares + row * (push.rows / OWN) + gl_WorkGroupID.x] = sum;
-	}
+	if (id == 0)
+		writeSquares(0, row * (push.rows / OWN) + gl_WorkGroupID.x);
 }
