@@ -59,7 +59,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 	}
 }
 
-// machineFlag describes a machine to plan for, instead of this one.
+// machineFlag names another machine to plan for.
 func machineFlag() cli.Flag {
 	return &cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, its RAM as 64:60 (GiB and GB/s), or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"}
 }
@@ -128,8 +128,8 @@ func plan(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// planned returns the model to plan for, as a function of the UBatch of its steps; close closes its file, when the plan is
-// made.
+// planned returns the cost of the model to plan for as a function of its steps' UBatch. close closes its file once the plan
+// is made.
 func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), close func(), err error) {
 	close = func() {}
 	ctxSize := c.Int("ctx-size")
@@ -277,7 +277,7 @@ func planSteps(c *cli.Command, cost func(ubatch int) (modelcost.Cost, error), m 
 	return b, err
 }
 
-// planSSD adds the described SSD to m, if there is one.
+// planSSD adds the described SSD, if any, to m.
 func planSSD(c *cli.Command, m *planner.Machine) error {
 	if !c.IsSet("ssd") {
 		return nil
@@ -290,8 +290,8 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 	return nil
 }
 
-// withDisk returns d planned anew with how fast the disk of the model's file is read, which takes some seconds to measure
-// where nobody has. Of other machines, and of models that are described, nothing can be measured.
+// withDisk plans d again with the speed of the disk of the model's file. Measuring takes some seconds, once. Other
+// machines and described models cannot be measured.
 func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b modelcost.Cost, m *planner.Machine, o planner.Options) (*planreport.Report, error) {
 	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || flags.IsDemo(c) {
 		return d, nil
@@ -314,7 +314,7 @@ func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b model
 // planMachine returns the machine to plan for.
 func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*planner.Machine, error) {
 	var m *planner.Machine
-	var why, err error // there is no GPU
+	var why, err error // why there is no GPU
 	if name := c.String("machine"); name != "" {
 		m, err = describedMachine(name)
 	} else {
@@ -347,7 +347,7 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	return m, nil
 }
 
-// describedMachine returns the machine of --machine.
+// describedMachine returns the machine that --machine describes.
 func describedMachine(name string) (*planner.Machine, error) {
 	if strings.HasPrefix(name, "pc-") {
 		return planner.PC(name)
@@ -362,7 +362,7 @@ func describedMachine(name string) (*planner.Machine, error) {
 	return planner.Measured(figures), nil
 }
 
-// describedRAM returns the machine that GIB:GB/S describes, or nil: other texts are files.
+// describedRAM returns the machine of GIB:GB/S, or nil for other texts, which name files.
 func describedRAM(text string) *planner.Machine {
 	s, r, ok := sizeAndSpeed(text)
 	if !ok {
@@ -379,7 +379,7 @@ func sizeAndSpeed(text string) (size, speed float64, ok bool) {
 	return size, speed, ok && err1 == nil && err2 == nil && size > 0 && size <= 1<<20 && speed >= 1 && speed <= 1e5
 }
 
-// describedGPU adds GIB:GB/S to m.
+// describedGPU adds a GPU of GIB:GB/S to m.
 func describedGPU(m *planner.Machine, text string) error {
 	s, r, ok := sizeAndSpeed(text)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// TestNeedOfTower: a tower counts where it will be: on the GPU that has room for it, else in RAM.
+// TestNeedOfTower: a tower counts where it will be: on a GPU with room for it, else in RAM.
 func TestNeedOfTower(t *testing.T) {
 	dir := t.TempDir()
 	if err := visiontest.Cases()[0].Write(dir); err != nil {

@@ -249,8 +249,8 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
-// copies that pay. It waits for nothing.
+// advance sends at most piece bytes of the staged copies, makes the GPU compute the experts that have arrived, and
+// begins copies that pay off. It does not wait.
 func (s *slots) advance(d *Device, piece int64) error {
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
