@@ -2,15 +2,15 @@ package powerinfer
 
 import "context"
 
-// SavedCache tells how much of a text SaveCache wrote or RestoreCache read.
+// SavedCache says how much of a text SaveCache wrote or RestoreCache read.
 type SavedCache struct {
-	Tokens []int32 // the beginning of the text with keys and values that the file holds, or the model now has
+	Tokens []int32 // the beginning of the text: its keys and values were saved or restored
 	Bytes  int64   // size of the file
 }
 
-// SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that
-// RestoreCache spares another process evaluating it. most limits the file's bytes; 0: it may have any size. The file
-// appears when it is complete, and replaces only another such file or an empty one. It holds the text as tokens.
+// SaveCache writes keys and values to a file: those of the longest beginning of text that the model still holds.
+// RestoreCache then spares another process that computation. most limits the file's bytes; 0: no limit. The file
+// appears when it is complete, and replaces only another such file or an empty one. It also holds the text's tokens.
 func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most int64) (SavedCache, error) {
 	s, err := m.session.SaveFile(ctx, path, text, most)
 	return SavedCache(s), tell(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 )
 
-// TestSaveCache: another model of the same file goes on where a generation was, and a file that would be too large is
-// not written.
+// TestSaveCache: another model of the same file continues from a saved generation, and a file that would be too large
+// is not written.
 func TestSaveCache(t *testing.T) {
 	openOne := func() *powerinfer.Model {
 		m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}, Limits: powerinfer.Limits{Context: 128}})

@@ -54,8 +54,8 @@ type ToolCall struct {
 // The values of Conversation.ToolChoice that are not the name of a tool.
 const (
 	ToolAuto     = ""         // the model decides whether it calls tools
-	ToolNone     = "none"     // it calls none
-	ToolRequired = "required" // it calls at least one
+	ToolNone     = "none"     // the model calls no tool
+	ToolRequired = "required" // the model calls at least one
 )
 
 // A Conversation holds messages, and the tools and template with which Chat answers them.
@@ -137,8 +137,8 @@ func (m *Model) Answer(ctx context.Context, c Conversation, g Generation) (Answe
 	return last, nil
 }
 
-// Prompt returns the text that Chat makes the model continue. TokenizeTemplate turns it into tokens. In the place of
-// pictures it has marks, which differ each time.
+// Prompt returns the text that Chat makes the model continue. TokenizeTemplate turns it into tokens. Marks stand for
+// the pictures; they differ each time.
 func (m *Model) Prompt(c Conversation) (string, error) {
 	q, err := m.question(&c)
 	if err != nil {
@@ -155,7 +155,7 @@ type written struct {
 	yield    func(Part, error) bool
 }
 
-// finish returns what the rest of the text means, once.
+// finish ends the text and returns the events of its rest. Further calls return none.
 func (w *written) finish() []answer.Event {
 	if w.finished {
 		return nil
@@ -164,7 +164,7 @@ func (w *written) finish() []answer.Event {
 	return w.parser.Finish()
 }
 
-// tell yields the parts that events complete, and reports whether more are wanted.
+// tell yields the parts that events complete, and reports whether the caller wants more.
 func (w *written) tell(events []answer.Event) bool {
 	for _, e := range events {
 		w.sum.Add(e)
@@ -201,7 +201,7 @@ func (w *written) message() Message {
 // question is a conversation as the model reads it.
 type question struct {
 	prompt  string
-	mark    string         // in prompt, of each picture
+	mark    string         // stands for a picture in prompt
 	shown   []*Picture     // in the order of their marks
 	format  *answer.Format // format of the answer
 	told    []answer.Tool  // tools that the prompt describes
@@ -255,7 +255,7 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	return q, nil
 }
 
-// note tells the user how conversations are changed, each change once.
+// note tells the user once about each change that a conversation needs.
 func (m *Model) note(line string) {
 	if _, told := m.noted.LoadOrStore(line, true); !told {
 		m.notice(line)
@@ -264,7 +264,7 @@ func (m *Model) note(line string) {
 
 // messagesOf returns messages as templates take them.
 func messagesOf(messages []Message) ([]chat.Message, error) {
-	names := map[string]string{} // names of tools, by their calls
+	names := map[string]string{} // names of tools by call ID
 	all := make([]chat.Message, len(messages))
 	for i, m := range messages {
 		switch m.Role {
@@ -364,7 +364,7 @@ type heldCalls struct {
 	grammar    *grammar.Compiled
 }
 
-// held returns what the answer to q is held to; nil: nothing.
+// held returns the constraint on the answer to q, or nil if there is none.
 func (m *Model) held(ctx context.Context, q *question, g *Generation) (sample.Constraint, error) {
 	if len(q.told) > 0 && g.Grammar != "" {
 		return nil, errors.New("Generation.Grammar cannot be combined with tools; give Generation.Schema, or leave the tools out")

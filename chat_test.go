@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// TestChat: an answer's parts joined are the answer, which is what the model writes behind the conversation's text.
+// TestChat: an answer's parts add up to the answer, which is the model's text after the conversation's prompt.
 func TestChat(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	c := powerinfer.Conversation{Template: "chatml", Messages: []powerinfer.Message{
@@ -45,7 +45,7 @@ func TestChat(t *testing.T) {
 		t.Errorf("%q, %+v; generated alone: %q", got.String(), last, want)
 	}
 	for range m.Chat(t.Context(), c, powerinfer.Generation{}) {
-		break // which ends the generation
+		break // it ends the generation
 	}
 	c.Messages = append(c.Messages, powerinfer.Message{Role: powerinfer.RoleAssistant, Content: "Once upon a"})
 	if prompt, err := m.Prompt(c); err != nil || !strings.HasSuffix(prompt, "<|im_start|>assistant\nOnce upon a") {
@@ -53,8 +53,8 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// TestChatTools: a required call fits its tool's schema, and the template shows the call and its result in the form in
-// which the model was told.
+// TestChatTools: a required call fits its tool's schema, and the template shows the call and its result in the form
+// that the model was told.
 func TestChatTools(t *testing.T) {
 	m := open(t, powerinfer.Options{Limits: powerinfer.Limits{Context: 2048}})
 	c := powerinfer.Conversation{
@@ -88,7 +88,7 @@ func TestChatTools(t *testing.T) {
 	}
 }
 
-// TestChatSchema: what an answer is held to is its content.
+// TestChatSchema: a schema constrains an answer's content.
 func TestChatSchema(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	c := powerinfer.Conversation{Template: "chatml", NoThoughts: true, Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "Was the wolf good?"}}}
@@ -98,7 +98,7 @@ func TestChatSchema(t *testing.T) {
 	}
 }
 
-// TestChatAdapted: what a template refuses is put into words that it takes, and Options.Notice is told so once.
+// TestChatAdapted: messages that a template refuses are adapted, and Options.Notice is told once.
 func TestChatAdapted(t *testing.T) {
 	var notes []string
 	m := open(t, powerinfer.Options{Notice: func(line string) { notes = append(notes, line) }})
@@ -117,7 +117,7 @@ func TestChatAdapted(t *testing.T) {
 	}
 }
 
-// TestChatRefused: what cannot be asked is an error that says what to do.
+// TestChatRefused: impossible conversations are errors with advice.
 func TestChatRefused(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	hello := []powerinfer.Message{{Role: "user", Content: "Hello"}}
@@ -142,7 +142,8 @@ func TestChatRefused(t *testing.T) {
 	}
 }
 
-// TestThoughtsOff: NoThoughts closes the thought that a template opens, and says so to templates that ask.
+// TestThoughtsOff: NoThoughts closes the thought that a template opens, and sets the variable of templates that have
+// one.
 func TestThoughtsOff(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	c := powerinfer.Conversation{

@@ -20,10 +20,10 @@ var update = flag.Bool("update", false, "write the fields of structs into their 
 // columns is the width of comments.
 const columns = 120
 
-// TestFieldsAreDocumented: go doc shows an alias of a struct of an internal package without its fields, so the alias's
-// comment lists them, as the struct's own comments describe them.
+// TestFieldsAreDocumented: the comment of an alias of an internal struct lists the struct's fields with their comments,
+// because go doc does not show them.
 func TestFieldsAreDocumented(t *testing.T) {
-	aliases := map[string]string{} // by the type that they stand for, such as engine.Limits
+	aliases := map[string]string{} // by their types, such as engine.Limits
 	files := map[string]*ast.File{}
 	set := token.NewFileSet()
 	names, err := filepath.Glob("*.go")
@@ -49,7 +49,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 				return
 			}
 			fields := fieldsOf(t, importOf(f, of.X.(*ast.Ident).Name), of.Sel.Name, aliases)
-			if fields == nil { // no struct, or one without fields that users see
+			if fields == nil { // not a struct, or without fields for users
 				return
 			}
 			indent := "// "
@@ -121,8 +121,8 @@ func importOf(f *ast.File, name string) string {
 	return ""
 }
 
-// fieldsOf returns the exported fields of a struct, each with its name, type and comment in a line; nil if the type is no
-// struct. Types have their names in this package.
+// fieldsOf returns the exported fields of a struct, each with its name, type and comment in a line; nil if the type is
+// not a struct. Types have their names in this package.
 func fieldsOf(t *testing.T, folder, name string, aliases map[string]string) (out []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

@@ -26,7 +26,7 @@ func openSynth(t *testing.T, s synth.Spec) *powerinfer.Model {
 	return m
 }
 
-// TestEmbed: vectors have a length of 1 and are those of their texts, alone or among others.
+// TestEmbed: vectors have length 1 and depend only on their texts, alone or among others.
 func TestEmbed(t *testing.T) {
 	m := openSynth(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
 	texts := []string{"a king", "the river is deep", "stone"}
@@ -58,7 +58,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestRerank: a document's score is its own, and a reranker that was not asked for embeddings says what it is for.
+// TestRerank: a document's score depends only on it and the query. Embedding with a reranker is an error that says so.
 func TestRerank(t *testing.T) {
 	m := openSynth(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 1})
 	all, err := m.Rerank(t.Context(), "who sat there?", "a king", "stone")

@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// model is the path of a GGUF file; here it is the small one that the program embeds.
+// model is the path of a GGUF file; here it is the small embedded one.
 const model = "demo/tales-relu.gguf"
 
 // hermes is a chat template with tools. This model has no template.
@@ -42,7 +42,7 @@ func Example() {
 	// Output: Once upon a time there was a man who had a daughter, and she was
 }
 
-// A handler answers conversations, and the client sees the text while the model writes it.
+// A handler answers conversations, and the client sees the text as the model writes it.
 func Example_handler() {
 	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleModel_Answer_tools() {
 	}
 	defer m.Close()
 	c := powerinfer.Conversation{
-		Template: hermes, ToolChoice: powerinfer.ToolRequired, OneCall: true, // this model would call none by itself
+		Template: hermes, ToolChoice: powerinfer.ToolRequired, OneCall: true, // this model would not call a tool by itself
 		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "How warm is it in Rome?"}},
 		Tools: []powerinfer.Tool{{
 			Name: "temperature", Description: "Tells the temperature of a city.",
@@ -115,7 +115,7 @@ func ExampleModel_Answer_tools() {
 	// assistant <nil>
 }
 
-// A model of the hub is downloaded once; afterwards it is found in the cache.
+// A model of the hub is downloaded once; later it is found in the cache.
 func ExamplePull() {
 	ctx := context.Background()
 	path, err := powerinfer.Pull(ctx, "Qwen/Qwen3-0.6B-GGUF:Q8_0", func(done, total int64) {
@@ -135,10 +135,10 @@ func ExamplePull() {
 			log.Fatal(err)
 		}
 		switch p := part.(type) {
-		case powerinfer.Thought: // what the model thinks before it answers
+		case powerinfer.Thought: // the model's thoughts before the answer
 		case powerinfer.Text:
 			fmt.Print(p)
-		case powerinfer.Answer: // all of it; to go on, append p.Message and the next question to c.Messages
+		case powerinfer.Answer: // the whole answer; to continue, append p.Message and the next question to c.Messages
 			fmt.Println("\n", p.Result.Tokens, "tokens in", p.Result.Time)
 		}
 	}

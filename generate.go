@@ -24,13 +24,13 @@ type Generation struct {
 	Special      bool      // Token.Text has the texts of control tokens, too
 	Grammar      string    // what may be generated, in GBNF; empty: anything
 	Schema       string    // a JSON Schema that the generated JSON text must fit; empty: anything
-	Template     string    // the chat template that made the prompt: Grammar and Schema hold for what comes after the thoughts that it has the model begin with
+	Template     string    // the chat template that made the prompt; if it makes the model begin with thoughts, Grammar and Schema hold after these
 	Logprobs     bool      // Token.Logprob is wanted
 	TopLogprobs  int       // so many of the likeliest tokens are wanted in Token.Top; needs Logprobs
 	Neurons      bool      // Result.Neurons is wanted
-	Shift        bool      // where the context is full the text goes on without its oldest tokens; what is left is evaluated again
-	Keep         int       // so many tokens at the beginning of the prompt stay then, with the one that begins a text
-	Reproducible bool      // keys and values of texts that other generations generated are not used again: they may differ in rounding
+	Shift        bool      // if the context is full, the text goes on without its oldest tokens, and the others are evaluated again
+	Keep         int       // for Shift: tokens at the beginning of the prompt that stay, besides the token that begins a text
+	Reproducible bool      // does not reuse keys and values of generated texts, because they may differ in rounding
 
 	Pictures *Places // in the prompt: see Model.TokenizeMarked; nil: there are none
 
@@ -40,7 +40,7 @@ type Generation struct {
 
 // Token is a generated token.
 type Token struct {
-	ID      int32   // -1: no token, but the end of the text, which was held back because a stop text might have begun there
+	ID      int32   // -1: the end of the text, held back because a stop text might have begun there
 	Text    string  // what it adds to the text, in whole characters; bytes of an unfinished character come with a later token
 	Logprob float32 // natural logarithm of its probability before sampling changed it
 	Top     []Likely
@@ -69,42 +69,41 @@ const (
 // Result says what a generation took.
 type Result struct {
 	Stopped    Stopped
-	Cached     int           // tokens of the prompt that were computed before
+	Cached     int           // tokens of the prompt that the KV cache already held
 	Prompt     int           // tokens of the prompt that were computed
-	Tokens     int           // that were generated
-	Wait       time.Duration // until the model turned to the prompt
+	Tokens     int           // generated tokens
+	Wait       time.Duration // until the model began with the prompt
 	PromptTime time.Duration // from then until the first token could be chosen
 	Time       time.Duration // from then until the end
-	Yielded    float64       // share of the threads' time that other programs had meanwhile, because fewer threads were faster: 0 to 1
+	Yielded    float64       // share of the threads' time, 0 to 1, that went to other programs because fewer threads were faster
 	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
-	Accepted   int           // of them, those that came
+	Accepted   int           // drafted tokens that were accepted
 
-	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Drafts.Hot
-	FurtherDrafted, FurtherAccepted int // and those by the file's further layer or a draft head: see Drafts.Further
+	HotDrafted, HotAccepted         int // of these, drafts by hot neurons: see Drafts.Hot
+	FurtherDrafted, FurtherAccepted int // of these, drafts by the file's MTP layer or a draft head: see Drafts.Further
 
-	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
-	Experts ExpertUse      // likewise, of experts that follow the text: see GPU.MoECache
-	Disk    DiskUse        // what was read from disk while the text was generated, also for others
+	Neurons []LayerNeurons // what the layers computed meanwhile, also for other generations; only if Generation.Neurons asked for it; [layers]
+	Experts ExpertUse      // uses of experts that follow the text: see GPUs.MoECache
+	Disk    DiskUse        // reads from disk meanwhile, also for other generations
 }
 
-// ExpertUse says what was done with experts of layers in which a GPU's experts follow the text.
+// ExpertUse counts uses and copies of experts in layers where a GPU holds the experts that the text needs at the time.
 type ExpertUse struct {
-	OnGPU, Elsewhere int64 // uses of an expert by the request's tokens, those of its prompt included, by where the expert was
-	Copied           int64 // experts that were copied to a GPU while the text was generated, also for others, where Generation.Neurons asks for it
-	Bytes            int64 // that this took
+	OnGPU, Elsewhere int64 // uses of an expert by the request's tokens, prompt included: on a GPU, and in RAM or on disk
+	Copied           int64 // experts copied to a GPU meanwhile, also for other generations; only if Generation.Neurons asked for it
+	Bytes            int64 // bytes of these copies
 }
 
-// DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
-// where all is in memory: Kept, Ahead and Read are uses of those that memory had, that a guess had had read, and that had
-// to be read then; Left those that were left out; Bytes what was read, Reading and Waited how long. Uses adds them up.
+// DiskUse counts uses and reads of experts or neurons that stay on disk because the model is larger than memory. It is
+// zero for other models.
 //
-//   - Kept int64: uses of those that memory had
-//   - Ahead int64: uses of those that a guess had had read
-//   - Read int64: uses of those that had to be read then
-//   - Bytes int64: that were read, also for guesses that were wrong
-//   - Left int64: uses of experts that were left out instead of read, not among the uses: see Skip
-//   - Reading time.Duration: reads were under way
-//   - Waited time.Duration: steps waited for them
+//   - Kept int64: uses of units that RAM held
+//   - Ahead int64: uses of units read ahead by a correct guess
+//   - Read int64: uses of units that had to be read at once
+//   - Bytes int64: bytes read, including wrong guesses
+//   - Left int64: experts left out instead of read; not among the uses: see Skip
+//   - Reading time.Duration: time in which reads were under way
+//   - Waited time.Duration: time in which steps waited for reads
 type DiskUse = compute.DiskUse
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
@@ -129,9 +128,8 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 	}
 }
 
-// Start begins to continue the tokens of a prompt, and returns at once; if there are pictures in it that the model was not
-// shown lately, it returns when they are computed. When ctx ends, so does the generation, and its
-// memory is given back.
+// Start begins to continue the tokens of a prompt and returns at once. If the prompt has pictures that are not cached,
+// it first computes them. The end of ctx ends the generation and frees its memory.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
 	constraint, err := m.constraint(ctx, &g, prompt)
 	if err != nil {
@@ -140,7 +138,7 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	return m.start(ctx, prompt, g, constraint)
 }
 
-// start begins to continue prompt, held to constraint; nil: to nothing.
+// start begins to continue prompt under constraint, which may be nil.
 func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constraint sample.Constraint) (*Stream, error) {
 	o := m.Sampling()
 	if g.Sampling != nil {
@@ -176,7 +174,7 @@ func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constra
 	return &Stream{s: s}, nil
 }
 
-// shift returns how a text with a prompt of this many tokens continues when the context is full.
+// shift returns what stays of a text when the context is full.
 func (m *Model) shift(keep, prompt int) *engine.Shift {
 	keep = min(max(keep, 0), prompt)
 	if m.session.Tokenizer().AddsBOS() && keep < prompt {
@@ -185,14 +183,13 @@ func (m *Model) shift(keep, prompt int) *engine.Shift {
 	return &engine.Shift{Keep: keep}
 }
 
-// Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known
-// before one is loaded.
+// Validate returns an error if the grammar or the schema cannot be read. It needs no model.
 func (g *Generation) Validate() error {
 	_, err := g.rules(context.Background(), "")
 	return err
 }
 
-// form returns what the generated text has to be.
+// form returns the grammar or the schema of the generated text.
 func (g *Generation) form() (grammar.Text, error) {
 	switch {
 	case g.Grammar != "" && g.Schema != "":
@@ -203,7 +200,7 @@ func (g *Generation) form() (grammar.Text, error) {
 	return grammar.Text{GBNF: g.Grammar}, nil
 }
 
-// rules returns what the grammar or the schema allows after a prompt; nil: anything.
+// rules returns the grammar of the text after a prompt, or nil if there is none.
 func (g *Generation) rules(ctx context.Context, prompt string) (*grammar.Grammar, error) {
 	form, err := g.form()
 	switch {
@@ -221,7 +218,7 @@ func (g *Generation) rules(ctx context.Context, prompt string) (*grammar.Grammar
 	return c.Grammar, nil
 }
 
-// constraint returns what g's grammar or schema allows after a prompt; nil: anything.
+// constraint returns the constraint of g's grammar or schema on the text after a prompt, or nil if there is none.
 func (m *Model) constraint(ctx context.Context, g *Generation, prompt []int32) (sample.Constraint, error) {
 	if g.Grammar == "" && g.Schema == "" {
 		return nil, nil
@@ -287,7 +284,7 @@ func (s *Stream) Close() {
 // Err returns why the generation failed, or nil.
 func (s *Stream) Err() error { return tell(s.s.Err()) }
 
-// Result returns what the generation took, when it has ended.
+// Result returns what the generation took, once it has ended.
 func (s *Stream) Result() Result {
 	r := s.s.Result()
 	return Result{

@@ -15,8 +15,8 @@ import (
 // Info describes a model.
 type Info struct {
 	Path         string // path of the file, or the name given to OpenBytes
-	Draft        string // the file of what drafts tokens for the model; empty: no other file does
-	Tower        string // path of its tower's file, which computes pictures; empty: it has none
+	Draft        string // path of the draft model's file; empty: there is none
+	Tower        string // path of the file of the vision tower; empty: there is none
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
 	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"
@@ -33,9 +33,9 @@ type Info struct {
 	Vocabulary   int   // tokens
 	Trained      int   // tokens of context that the model was trained for
 	Context      int   // tokens of context that are open
-	Cache        int64 // bytes of keys and values that these take
+	Cache        int64 // bytes of keys and values of the whole context
 	Sparse       Sparse
-	Threshold    float32 // logit from which a predicted neuron is computed, where Sparse is SparsePredict
+	Threshold    float32 // logit from which a predicted neuron is computed, if Sparse is SparsePredict
 	Activation   string  // activation function of feed-forward layers
 	Prepared     bool    // the file names its hot neurons and holds predictors
 }
@@ -50,20 +50,20 @@ func infoOf(s *session.Session) Info {
 	}
 }
 
-// Fingerprint names the model's file, adapters and mode: all that decides what it answers, but for rounding. It reads a
+// Fingerprint identifies what decides the model's answers, apart from rounding: its file, adapters and mode. It reads a
 // few pages of each tensor.
 func (m *Model) Fingerprint() string {
 	sum := m.session.Engine.Fingerprint()
 	return hex.EncodeToString(sum[:])
 }
 
-// Info returns what the model is.
+// Info describes the model.
 func (m *Model) Info() Info { return m.info }
 
 // Device names the processors that compute the model, in a few words.
 func (m *Model) Device() string { return m.session.Device() }
 
-// Plan says where the parts of a model are.
+// Plan says where each part of a model is stored.
 type Plan struct {
 	GPUs   []GPU
 	Layers []Layer // the model's layers in order, and then its head
@@ -82,7 +82,7 @@ type GPU struct {
 
 // Layer says where a layer is.
 type Layer struct {
-	GPU       int  // number among Plan.GPUs; -1: all of the layer is in RAM
+	GPU       int  // index into Plan.GPUs; -1: the whole layer is in RAM
 	Attention bool // attention and its KV cache are on the GPU
 	Predictor bool // the predictor is on the GPU, too
 	Hot       int  // neurons [0, Hot) are on the GPU, the others in RAM
@@ -99,7 +99,7 @@ func (p Plan) OnGPUs() int {
 	return n
 }
 
-// Plan returns where the parts of the model are. It changes when a GPU fails.
+// Plan returns the model's present plan. It changes when a GPU fails.
 func (m *Model) Plan() (Plan, error) {
 	p, err := m.session.Planner.Plan()
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Model) Expected(prompt, texts int) (reading, generating float64) {
 	return m.session.Planner.PromptRate(prompt), m.session.Planner.RateTogether(texts)
 }
 
-// PlanFile returns where Open would put the model in the file at path, which is not loaded.
+// PlanFile returns the plan that Open would make for the file at path. It does not load the model.
 func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -140,7 +140,7 @@ func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
 	return planOf(plan), tell(err)
 }
 
-// planOf returns p in this package's terms; nil is the processor alone.
+// planOf returns p in this package's terms. nil stands for the CPU alone.
 func planOf(p *planner.Plan) Plan {
 	var plan Plan
 	if p == nil {
@@ -164,16 +164,16 @@ func planOf(p *planner.Plan) Plan {
 type LayerNeurons struct {
 	Sparse    Sparse // how the layer is computed
 	Neurons   int    // neurons of the layer
-	Steps     int64  // in which it was computed
-	Tokens    int64  // that passed it
-	Predicted int64  // pairs that predictors, where there are any, left to be computed
+	Steps     int64  // steps that computed the layer
+	Tokens    int64  // tokens that passed the layer
+	Predicted int64  // pairs that predictors chose
 	Active    int64  // pairs with an activation other than zero
 	Bytes     int64  // bytes of weights read
-	Dense     int64  // bytes of weights that one step reads where nothing is skipped
+	Dense     int64  // bytes of weights that one step reads if nothing is skipped
 }
 
-// Neurons returns what each layer has computed since the model was opened. Layers that are computed without regard to
-// single neurons count nothing. [layers]
+// Neurons returns what each layer has computed since the model was opened. Layers with dense products have zero counts.
+// [layers]
 func (m *Model) Neurons() []LayerNeurons { return layerNeurons(m.session.Neurons()) }
 
 func layerNeurons(use []model.NeuronUse) []LayerNeurons {

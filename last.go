@@ -2,7 +2,7 @@ package powerinfer
 
 import "sync"
 
-// last holds what was made for a key, until it is asked for another one: the next use mostly has the same.
+// last caches one value: that of the last key. Successive uses mostly ask for the same key.
 type last[V any] struct {
 	mu    sync.Mutex
 	made  bool

@@ -12,32 +12,32 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// Options are the choices made when a model is opened. The zero value is a good one.
+// Options say how a model is opened. The zero value is a good one.
 type Options struct {
-	Adapters   []Adapter // LoRA adapters, added to what the model's weights give
-	Overrides  []string  // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
-	Pooling    string    // how Embed makes one vector of a text's: mean, cls or last; empty: as the file says, or mean
-	Statistics string    // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
+	Adapters   []Adapter // LoRA adapters
+	Overrides  []string  // replaced metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
+	Pooling    string    // how Embed pools the vectors of a text's tokens: mean, cls or last; empty: as the file says, or mean
+	Statistics string    // a file of `powerinfer profile`, for a model without statistics of its neurons
 
 	Limits  Limits     // tokens of context and of steps, and memory
 	Cache   Cache      // how keys and values are kept
 	CPU     CPU        // threads and kernels
-	GPU     GPUs       // which GPUs, and what is placed there
+	GPU     GPUs       // GPUs, and what they hold
 	Neurons Neurons    // which neurons are computed
 	Drafts  Drafts     // guesses of the next tokens
-	Draft   DraftModel // another model that guesses them
-	Tower   Tower      // shows pictures to the model
+	Draft   DraftModel // another model that drafts them
+	Tower   Tower      // the vision tower, for models that see pictures
 
-	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be
-	// expected if memory limits them; rate is 0 if this machine was not measured. It may be nil.
+	// Expect is called before weights are loaded, with the memory that they will take and the tokens per second that
+	// memory bandwidth allows. rate is 0 if this machine was not measured. Expect may be nil.
 	Expect func(m Memory, rate float64)
 
-	Measuring func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
-	Compiling func(gpu string, done, total int) // is told how many shaders of a GPU are compiled, which is done once, on any goroutine; may be nil
-	Bundling  func(done, total int64)           // is told how many bytes of a model's file of neurons are written, which is done once where neurons stay on the disk; may be nil
-	Progress  func(done, total int64)           // is told how many bytes of weights are loaded; may be nil
-	Notice    func(string)                      // is told in a line what a user should know, such as why a GPU is given up; may be nil
-	Trace     *Trace                            // keeps what was computed when; may be nil
+	Measuring func(done, total int64)           // progress of measuring the machine, which is done once; may be nil
+	Compiling func(gpu string, done, total int) // shaders of a GPU compiled so far, on any goroutine; done once; may be nil
+	Bundling  func(done, total int64)           // bytes written of the model's bundle of neurons, which is made once for neurons that stay on disk; may be nil
+	Progress  func(done, total int64)           // bytes of weights loaded so far; may be nil
+	Notice    func(string)                      // gets lines that a user should know, such as why a GPU is given up; may be nil
+	Trace     *Trace                            // records what was computed when; may be nil
 }
 
 // The groups of Options.
@@ -56,8 +56,8 @@ type (
 	// Cache says how keys and values are kept.
 	//
 	//   - Key, Value KVType
-	//   - Whole bool: layers with sliding windows keep all keys and values, so that a text may be continued from any of
-	//     its positions
+	//   - Whole bool: layers with sliding windows keep all keys and values, so that a text can be continued from any
+	//     position
 	//   - Extension Extension: lets texts be longer than the trained context; the zero value does not
 	Cache = engine.Cache
 	// CPU says how the CPU computes.
@@ -139,7 +139,7 @@ type (
 	DraftModel = session.Draft
 	// Tower shows pictures to a model. It has a file of its own (mmproj).
 	//
-	//   - Path string: of the tower's file; empty: the one beside the model's, if there is one
+	//   - Path string: of the tower's file; empty: the one next to the model's, if there is one
 	//   - Off bool: pictures are not shown
 	//   - OnProcessor bool: the processor computes them, although a GPU could
 	//   - Least, Most int: tokens of a picture, where the tower has a choice; 0: as files and families say
@@ -160,26 +160,26 @@ type Sparse = model.SparseMode
 
 // The ways of computing feed-forward layers.
 const (
-	SparseAuto    = model.Auto    // SparsePredict if the file says that it costs nearly nothing, else SparseExact where neurons are zero and the file does not say that most are not, else SparseOff
+	SparseAuto    = model.Auto    // chosen from the file: SparsePredict if its measured loss is negligible, SparseExact if activations are mostly zero, else SparseOff
 	SparseOff     = model.Off     // all neurons
-	SparseExact   = model.Exact   // those that are not zero, which changes no result
-	SparsePredict = model.Predict // those that the file's predictors choose
+	SparseExact   = model.Exact   // neurons that are not zero; changes no result
+	SparsePredict = model.Predict // neurons that the file's predictors choose
 
-	// SparseMagnitude computes those whose activation is not nearly zero, by thresholds that `powerinfer prepare
-	// --sparse threshold` found for SiLU and GELU; Neurons.Bound bounds what that changes.
+	// SparseMagnitude computes neurons whose activation is at least a threshold. `powerinfer prepare --sparse
+	// threshold` finds the thresholds for SiLU and GELU. Neurons.Bound limits the loss.
 	SparseMagnitude = model.Threshold
 )
 
 // ParseSparse reads a mode's name: auto, off, exact, predict or threshold.
 func ParseSparse(name string) (Sparse, error) { return model.ParseSparseMode(name) }
 
-// Bound is Neurons.Bound: what leaving neurons or experts out may change at most.
+// Bound is Neurons.Bound: how much leaving out neurons or experts may change.
 //
 //   - KLD float64: mean KL divergence of a document from dense, in nats a token, at most; 0: any
 //   - SameTop float64: least share of a document's tokens with the same likeliest successor as dense; 0: any
 type Bound = model.Bound
 
-// KVType is a type in which keys or values are kept.
+// KVType is the element type of cached keys or values.
 type KVType = compute.KVType
 
 // The types of keys and values.
@@ -194,9 +194,9 @@ const (
 // ParseKVType reads a type's name: f32, f16, bf16, q8_0 or q4_0.
 func ParseKVType(name string) (KVType, error) { return compute.ParseKVType(name) }
 
-// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width more tokens of a text are
-// there, each Group of them shares a position from then on. Keys and values of such a text serve no other, so each turn
-// of a conversation is evaluated from its beginning.
+// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w. Whenever a text has Width more tokens, each
+// Group of them shares a position from then on. No other text can reuse keys and values of such a text, so each turn of
+// a conversation is evaluated from its beginning.
 //
 //   - Group int: tokens that share a position
 //   - Width int: tokens that have positions of their own before they are grouped; a multiple of Group
@@ -205,7 +205,7 @@ type Extension = engine.Extension
 // HotDrafts is a value of Drafts.Hot.
 type HotDrafts = engine.HotDrafts
 
-// The values. With HotAuto, hot neurons guess where GPUs hold some of a layer's neurons and the CPU computes all others
+// The values. With HotAuto, hot neurons draft if GPUs hold some of a layer's neurons and the CPU computes all others
 // that are not zero, not only predicted ones.
 const (
 	HotAuto   = engine.HotAuto
@@ -220,16 +220,16 @@ const (
 	MostDrafts       = 64 // bounds Drafts.Most
 )
 
-// Trace keeps what each processor did when. A Trace is for one model.
+// Trace records what each processor did when. A Trace is for one model.
 type Trace struct{ log *trace.Log }
 
 // NewTrace returns an empty trace. Its time begins now.
 func NewTrace() *Trace { return &Trace{trace.New()} }
 
-// Empty reports whether nothing was computed yet.
+// Empty reports whether the trace has no spans.
 func (t *Trace) Empty() bool { return t.log.Empty() }
 
-// Dropped returns how many spans found no room.
+// Dropped returns how many spans did not fit.
 func (t *Trace) Dropped() int { return t.log.Left() }
 
 // Write writes the trace in Chrome's trace event format, which ui.perfetto.dev shows.

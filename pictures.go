@@ -23,7 +23,7 @@ func ReadPicture(file []byte) (*Picture, error) { return picture.Decode(file, pi
 // Sees reports whether the model can be shown pictures: see Options.Tower.
 func (m *Model) Sees() bool { return m.session.Tower() != nil }
 
-// Places are the places of pictures among the tokens of a prompt: see TokenizeMarked.
+// Places says which tokens of a prompt stand for pictures: see TokenizeMarked.
 type Places struct{ prompt *vision.Prompt }
 
 // Tokens returns how many tokens of the prompt stand for pictures.
@@ -34,9 +34,9 @@ func (p *Places) Tokens() (n int) {
 	return n
 }
 
-// TokenizeMarked returns the tokens of a prompt in which each mark stands for one of pictures, in their order. The text is
-// split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
-// takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
+// TokenizeMarked returns the tokens of a prompt in which each mark stands for one of pictures, in their order. With
+// template it splits the text like TokenizeTemplate, otherwise like Tokenize with control tokens. Generation.Pictures
+// takes the places; nothing is computed yet. Pictures for a model without a tower are an error.
 func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
 	prompt, err := m.session.Tower().Tokenize(&picture.Marked{Text: text, Mark: mark, Pictures: pictures, Plain: !template}, nil, func(text string, first bool) ([]int32, error) {
 		if first && template {
@@ -50,7 +50,7 @@ func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template 
 	return prompt.IDs, &Places{prompt}, nil
 }
 
-// shown returns the pictures of a prompt, and computes those that are not kept from before.
+// shown returns the computed pictures of a prompt. It computes those that the cache lacks.
 func (m *Model) shown(ctx context.Context, p *Places, progress func(done, total int)) ([]vision.Placed, error) {
 	if p.Tokens() == 0 {
 		return nil, nil

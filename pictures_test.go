@@ -13,8 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// TestPictures: a conversation with a picture is answered as its prompt is continued, and another picture gives another
-// answer.
+// TestPictures: Chat with a picture gives the continuation of its prompt, and another picture gives another answer.
 func TestPictures(t *testing.T) {
 	dir := t.TempDir()
 	cases := visiontest.Cases()
@@ -89,8 +88,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestPictureInStep: a photo, which Gemma 4 reads in one step, is brought to a size of which the usual step has room. A
-// tower that leaves no choice is refused with the step that it takes.
+// TestPictureInStep: a photo, which Gemma 4 reads in one step, is scaled to fit the default step. A tower without a
+// choice of sizes is refused with the step that it needs.
 func TestPictureInStep(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if c.Name != "gemma4uv" && c.Name != "gemma3" {
@@ -123,7 +122,7 @@ func TestPictureInStep(t *testing.T) {
 	}
 }
 
-// TestTowerAsModel: who gives a tower's file as the model is told so, and not that its architecture is none of a hundred.
+// TestTowerAsModel: a tower's file as the model gives an error that says so, and not one about its architecture.
 func TestTowerAsModel(t *testing.T) {
 	dir := t.TempDir()
 	if err := visiontest.Cases()[0].Write(dir); err != nil {

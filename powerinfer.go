@@ -16,15 +16,16 @@
 //		}
 //	}
 //
-// Chat answers conversations, with tools and JSON Schemas; Generate continues a text. Embed and Rerank are for models
-// that embed and rank. Pull downloads models of the Hugging Face hub, and List tells which are there.
+// Chat answers conversations, with tools and JSON Schemas. Generate continues a text. Embed and Rerank serve embedding
+// models and rerankers. Pull downloads models of the Hugging Face hub, and List lists the downloaded ones.
 //
-// A feed-forward layer is a set of neurons. A few, the hot ones, do most of the work whatever the input is. GPUs
-// hold the hot ones. The others stay in RAM, and the processor computes them where a predictor, or the model's own zeros,
-// say that they are needed. Files that `powerinfer prepare` has written name their hot neurons and hold predictors; all
-// other files work as well.
+// A feed-forward layer is a set of neurons. A few, the hot ones, do most of the work for every input. GPUs hold these.
+// The others stay in RAM. The CPU computes them only where a predictor, or the zeros of the activation function, say
+// that they are needed. Files of `powerinfer prepare` name their hot neurons and hold predictors. All other files work
+// as well.
 //
-// A Model may be used by many goroutines: their generations are computed together, and each gives the same text as
+// A Model may be used by many goroutines. Their generations are computed together, and each gives the same text as
+// alone. Package evaluate measures models.
 // alone. Package evaluate measures models.
 package powerinfer
 
@@ -50,14 +51,14 @@ type Model struct {
 	info    Info
 	close   func() error // closes the model once
 
-	pool       engine.Pooling                      // Embed's; empty: the file says it
+	pool       engine.Pooling                      // Embed's; empty: the file decides
 	vocabulary func() (*grammar.Vocabulary, error) // the tokenizer's vocabulary, made when the first grammar is used
 	breakers   last[*sample.Breakers]
 	template   last[*chat.Template]
 	calls      last[*heldCalls]
 	rules      last[*grammar.Compiled] // of the last generation with a grammar
 	notice     func(string)
-	noted      sync.Map // lines that note has told
+	noted      sync.Map // lines that note has shown
 }
 
 func init() {
@@ -66,9 +67,9 @@ func init() {
 }
 
 // Open opens the GGUF file at path and loads the model. For a split model, path is the first part, and Open opens all
-// parts. ctx ends loading and also the measurement of the machine, which takes seconds and happens once on a machine
-// with a GPU. If a file cannot be opened, the error wraps the cause of an *fs.PathError, such as fs.ErrNotExist. If a
-// model does not fit into memory, it is a *MemoryError.
+// parts. The end of ctx stops loading and the measurement of the machine, which takes seconds, once per machine with a
+// GPU. If a file cannot be opened, the error wraps an *fs.PathError's cause, such as fs.ErrNotExist. If the model does
+// not fit into memory, the error is a *MemoryError.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -77,7 +78,7 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	return open(ctx, f, o)
 }
 
-// OpenFS opens a model as a file of a file system. A file of the operating system is mapped, another one is read into
+// OpenFS opens a model as a file of a file system. It maps a file of the operating system, and reads any other into
 // memory.
 func OpenFS(ctx context.Context, fsys fs.FS, name string, o Options) (*Model, error) {
 	f, err := fsys.Open(name)
@@ -105,7 +106,7 @@ func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model
 	return open(ctx, f, o)
 }
 
-// open loads the model in f, which it closes if that fails.
+// open loads the model in f. It closes f on failure.
 func open(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 	s, err := func() (*session.Session, error) {
 		if err := session.Override(f, o.Overrides); err != nil {

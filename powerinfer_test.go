@@ -45,7 +45,7 @@ func text(t *testing.T, m *powerinfer.Model, prompt string, g powerinfer.Generat
 	return b.String()
 }
 
-// TestFileSampling: what a model's file says of sampling holds where nobody says otherwise.
+// TestFileSampling: the sampling settings of a model's file are the defaults.
 func TestFileSampling(t *testing.T) {
 	plain := open(t, powerinfer.Options{})
 	want := text(t, plain, "Once upon a time", powerinfer.Generation{Max: 8, Sampling: greedy()})
@@ -58,7 +58,7 @@ func TestFileSampling(t *testing.T) {
 	}
 }
 
-// TestSources: a file, a file of a file system, one of memory and mapped weights give the same text.
+// TestSources: a file, a file of a file system, one in memory and mapped weights give the same text.
 func TestSources(t *testing.T) {
 	data, err := os.ReadFile(model)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestTogether: what goroutines generate at the same time is what each generates alone.
+// TestTogether: concurrent generations give the same texts as each alone.
 func TestTogether(t *testing.T) {
 	m := open(t, powerinfer.Options{Limits: powerinfer.Limits{Sequences: 4}})
 	prompts := []string{"Once upon a time", "The king", "A fox", "In the wood", "She said", "Now the wolf"}
@@ -112,7 +112,7 @@ func TestTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// TestStop: a stop text is not part of the text, wherever tokens end, and the result says why the generation ended.
+// TestStop: a stop text is not part of the text, however tokens split it, and the result says why the generation ended.
 func TestStop(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	whole := text(t, m, "Once upon a time", powerinfer.Generation{Max: 40, Sampling: greedy()})
@@ -136,7 +136,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestEnds: contexts end loading and generating, Close ends generations, and errors can be told apart.
+// TestEnds: contexts end loading and generating, Close ends generations, and errors can be distinguished.
 func TestEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -187,7 +187,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestErrorsNameFields: what an error advises to set is called by its field.
+// TestErrorsNameFields: advice in errors names the API's fields.
 func TestErrorsNameFields(t *testing.T) {
 	none := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 64}}
 	opened := func(change func(*powerinfer.Options)) error {
@@ -223,8 +223,8 @@ func TestErrorsNameFields(t *testing.T) {
 	}
 }
 
-// TestLogits: the likeliest token behind a prompt is the one that a greedy generation begins with, and its
-// log-probability follows from the logits by the definition of softmax.
+// TestLogits: the likeliest token after a prompt is the first of a greedy generation, and its log-probability is the
+// softmax of the logits.
 func TestLogits(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	prompt := m.Tokenize("Once upon a time", true, true)
@@ -250,19 +250,18 @@ func TestLogits(t *testing.T) {
 	}
 	defer s.Close()
 	token, ok := s.Next()
-	const rounding = 1e-3 // of logits near 10, where a prompt's rows and a single token's are rounded differently (docs/architecture.md)
+	const rounding = 1e-3 // of logits near 10: rows of prompts and single tokens round differently (docs/architecture.md)
 	if !ok || token.ID != best || math.Abs(float64(token.Logprob)-logprob) > rounding || len(token.Top) != 2 || token.Top[0].ID != best {
 		t.Errorf("%+v %v, want token %d with %g", token, ok, best, logprob)
 	}
 }
 
-// TestInspect: what the file says of itself is what its other readers find, and a model on the processor has a plan
-// without GPUs.
+// TestInspect: Info agrees with other readers of the file, and a model on the CPU has a plan without GPUs.
 func TestInspect(t *testing.T) {
 	trace := powerinfer.NewTrace()
 	m := open(t, powerinfer.Options{Trace: trace, Limits: powerinfer.Limits{Context: 128}})
 	if i := m.Info(); i.Architecture != "llama" || i.Layers != 6 || i.Embedding != 192 || i.Vocabulary != 4096 || i.Trained != 512 || i.Context != 128 || !i.Prepared || i.Sparse != powerinfer.SparsePredict {
-		t.Errorf("%+v", i) // demo/README.md has the same
+		t.Errorf("%+v", i) // demo/README.md says the same
 	}
 	frequencies := m.Frequencies()
 	if len(frequencies) != 6 || len(frequencies[0]) != 768 {
@@ -295,7 +294,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestTemplates: a grammar holds after a thought that the prompt has open, by its template.
+// TestTemplates: a grammar applies after a thought that the prompt's template opened.
 func TestTemplates(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	const template = "{{ messages[0].content }}<think>"

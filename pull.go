@@ -9,18 +9,18 @@ import (
 
 // LocalModel is a model on this machine.
 type LocalModel struct {
-	Name     string // by which Pull knows it
-	Path     string // for Open
+	Name     string // the name that Pull takes
+	Path     string // the path that Open takes
 	Size     int64  // bytes
-	Quant    string // the quantisation that its name tells, such as Q4_K_M; empty: it tells none
+	Quant    string // the quantisation according to the name, such as Q4_K_M; empty: the name has none
 	Modified time.Time
 }
 
 // Pull returns the path of a model of the Hugging Face hub. It downloads the model unless the cache has it. name is
 // user/repo, user/repo:Q4_K_M, user/repo/file.gguf, or the address of any of these. The cache is the one that Python's
 // huggingface_hub and llama.cpp use, and their environment variables count, such as HF_HOME, HF_TOKEN and
-// HF_HUB_OFFLINE. Pull continues a download that ended early. progress gets the number of bytes that are there; it may
-// be nil.
+// HF_HUB_OFFLINE. Pull continues an interrupted download. progress gets the number of bytes so far;
+// it may be nil.
 func Pull(ctx context.Context, name string, progress func(done, total int64)) (string, error) {
 	n, err := hub.ParseName(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func Pull(ctx context.Context, name string, progress func(done, total int64)) (s
 	return m.Path(), nil
 }
 
-// List returns the models in Pull's cache and those in folders, without models that are not complete.
+// List returns the complete models in Pull's cache and in folders.
 func List(folders ...string) ([]LocalModel, error) {
 	h, err := environment()
 	if err != nil {
@@ -60,7 +60,7 @@ func List(folders ...string) ([]LocalModel, error) {
 	return all, nil
 }
 
-// environment returns the hub that the environment names.
+// environment returns the hub according to the environment's variables.
 func environment() (*hub.Hub, error) {
 	o, err := hub.Environment()
 	if err != nil {

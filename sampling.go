@@ -15,8 +15,8 @@ const RandomSeed = sample.RandomSeed
 // DefaultSampling.
 //
 //   - Seed uint64: of the random numbers; RandomSeed draws one
-//   - Samplers []string: by llama.cpp's names, in the order in which they are applied, after LogitBias; those that are
-//     off change nothing
+//   - Samplers []string: by llama.cpp's names, in the order of application, after LogitBias; those that are off change
+//     nothing
 //   - Temperature float32: Temperature divides the logits; 0 or less takes the likeliest token. With a DynamicRange
 //     above 0 it is between Temperature - DynamicRange, but at least 0, and Temperature + DynamicRange: the low end
 //     plus the width times (entropy / highest possible entropy)^DynamicExponent.
@@ -44,7 +44,7 @@ type Sampling = sample.Options
 // DefaultSampling returns llama.cpp's defaults, with a new random seed for each generation.
 func DefaultSampling() Sampling { return sample.DefaultOptions() }
 
-// Sampling returns how the model's tokens are chosen where Generation.Sampling is nil: as its file advises
+// Sampling returns the sampling of generations without one of their own: as the model's file advises
 // (general.sampling.*), else as DefaultSampling.
 func (m *Model) Sampling() Sampling { return m.session.Sampling() }
 
@@ -60,7 +60,7 @@ func (m *Model) sampler(s Sampling) (*sample.Sampler, error) {
 	return sampler, nil
 }
 
-// sequenceBreakers returns DRY's sequence breakers of texts, which take a pass over the vocabulary.
+// sequenceBreakers returns DRY's sequence breakers of texts. Making them takes a pass over the vocabulary.
 func (m *Model) sequenceBreakers(texts []string) *sample.Breakers {
 	b, _ := m.breakers.of(strings.Join(texts, "\x00"), func() (*sample.Breakers, error) {
 		return session.Breakers(m.session.Tokenizer(), m.info.Vocabulary)(texts), nil

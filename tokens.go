@@ -1,8 +1,8 @@
 package powerinfer
 
-// Tokenize returns the tokens of text. With ends, the tokens that begin and end a text are added as the model's file
-// says: leave it out for a piece of a text. With control, the texts of control tokens are recognised: leave it out for
-// what a stranger typed.
+// Tokenize returns the tokens of text. ends adds the tokens that begin and end a text, as the model's file says; it
+// should be false for a piece of a text. control recognises the texts of control tokens; it should be false for text
+// from strangers.
 func (m *Model) Tokenize(text string, ends, control bool) []int32 {
 	return m.session.Tokenizer().Encode(text, ends, control)
 }
@@ -13,8 +13,8 @@ func (m *Model) TokenizeTemplate(text string) []int32 {
 	return m.session.Tokenizer().EncodeTemplate(text)
 }
 
-// Detokenize returns the text of tokens, without what Tokenize puts before a text; control tokens have none. Tokens
-// outside the vocabulary are left out.
+// Detokenize returns the text of tokens, without what Tokenize puts before a text. Control tokens and tokens outside
+// the vocabulary have no text.
 func (m *Model) Detokenize(tokens []int32) string {
 	return m.session.Tokenizer().Detokenize(tokens, false)
 }

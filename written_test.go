@@ -9,8 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 )
 
-// TestParts: what a model writes in Hermes' form comes as parts, whatever the pieces in which it comes, and the sum of
-// the parts is the message.
+// TestParts: an answer in Hermes' form becomes the same parts in any pieces, and the parts add up to the message.
 func TestParts(t *testing.T) {
 	const wrote = "<think>A\nhm.</think>\n\nLet me look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>"
 	format := answer.FormatOf("<think></think><tool_call>{{ tools }}", true, true)

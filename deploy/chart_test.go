@@ -1,5 +1,5 @@
-// Package deploy_test holds the Helm chart to the published types of what it renders, and the files beside it to what
-// reads them. It is a module of its own, so that Helm and Kubernetes are no dependencies of the program.
+// Package deploy_test checks the Helm chart against the published types of its output, and the other files with the
+// programs that read them. It is a separate module, so that Helm and Kubernetes are not dependencies of the program.
 package deploy_test
 
 import (
@@ -101,7 +101,7 @@ func decode(doc []byte) (any, error) {
 	return o, yaml.UnmarshalStrict(doc, o)
 }
 
-// only returns the object of type T, of which there is one.
+// only returns the single object of type T.
 func only[T any](t *testing.T, objects []any) T {
 	t.Helper()
 	var found []T
@@ -195,7 +195,7 @@ func checkPort(t *testing.T, name string, pod *core.PodTemplateSpec) {
 	t.Errorf("no port is named %q", name)
 }
 
-// checkPod holds a pod to the restricted Pod Security Standard, and its mounts to its volumes.
+// checkPod checks a pod against the restricted Pod Security Standard, and its mounts against its volumes.
 func checkPod(t *testing.T, s *core.PodSpec) {
 	t.Helper()
 	if p := s.SecurityContext; p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || p.SeccompProfile == nil || p.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
@@ -269,7 +269,7 @@ func env(c core.Container, name string) string {
 	return ""
 }
 
-// Each way of giving a model is what the server is told; what is pulled is pulled before, to where the server looks.
+// TestModel: each way of giving a model reaches the server, and models are pulled beforehand, to the server's folder.
 func TestModel(t *testing.T) {
 	c := load(t)
 	server := func(values string) core.PodSpec {
@@ -330,8 +330,8 @@ func TestAutoscaling(t *testing.T) {
 	}
 }
 
-// The endpoint picker finds pods by the pool's selector and their metrics by the label of the engine, whose
-// configuration names them.
+// TestInferenceExtension: the endpoint picker finds pods by the pool's selector, and their metrics by the label of the
+// engine in its configuration.
 func TestInferenceExtension(t *testing.T) {
 	objects, err := render(t, load(t), cases["many"])
 	if err != nil {
@@ -448,7 +448,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Variables that the chart and the systemd unit set are those that the program's commands read: its sources name them.
+// TestVariables: the program's commands read the variables that the chart and the systemd unit set, as its sources
+// show.
 func TestVariables(t *testing.T) {
 	known := knownVariables(t)
 	named := regexp.MustCompile(`LLAMA_[A-Z_]+`)

@@ -15,7 +15,7 @@ import (
 // below 5, the unit has 1.8.
 const mostExposure = "20"
 
-// systemd takes the unit, alone and with cpu-only.conf, without a word; and finds it well guarded.
+// TestUnit: systemd accepts the unit without a message, alone and with cpu-only.conf, and finds it well confined.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -22,7 +22,7 @@ func open(t *testing.T) *powerinfer.Model {
 	return m
 }
 
-// TestPerplexity: over one window the perplexity is, by its definition, what the logits of that window give.
+// TestPerplexity: the perplexity over one window follows from the window's logits by definition.
 func TestPerplexity(t *testing.T) {
 	const window = 64
 	m := open(t)
@@ -50,7 +50,7 @@ func TestPerplexity(t *testing.T) {
 	}
 }
 
-// TestErrorsNameFields: what an error advises to set is called by its field.
+// TestErrorsNameFields: advice in errors names the API's fields.
 func TestErrorsNameFields(t *testing.T) {
 	m := open(t)
 	for want, o := range map[string]evaluate.PerplexityOptions{
@@ -69,7 +69,7 @@ func TestErrorsNameFields(t *testing.T) {
 	}
 }
 
-// TestBenchmark: as many runs are timed as were asked for.
+// TestBenchmark: as many runs are timed as requested.
 func TestBenchmark(t *testing.T) {
 	b := evaluate.Benchmark{Prompt: 8, Generate: 4, Runs: 2}
 	timing, err := b.Run(t.Context(), open(t))
@@ -78,8 +78,8 @@ func TestBenchmark(t *testing.T) {
 	}
 }
 
-// TestSeparate: a program that imports only package powerinfer links neither the sandbox nor what confines it, and
-// nothing of evaluation or preparation.
+// TestSeparate: a program that imports only package powerinfer links neither the sandbox nor packages for evaluation or
+// preparation.
 func TestSeparate(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/powerinfer-go/powerinfer").Output()
 	if err != nil {

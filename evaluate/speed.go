@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Benchmark says what is timed: reading a prompt and generating tokens after it.
+// Benchmark describes a test: reading a prompt and generating tokens after it.
 type Benchmark struct {
 	Prompt   int // tokens of the prompt
 	Generate int // tokens to generate
@@ -17,7 +17,7 @@ type Benchmark struct {
 
 	Runs      int     // that are timed, after one that is not; 0: 1
 	Sequences int     // that are read at a time, then continued at a time, by RunTogether; 0: 1
-	Tokens    []int32 // the text, from its beginning again where it ends; nil: random tokens, which leave fewer neurons at zero than a text does
+	Tokens    []int32 // the text, repeated if necessary; nil: random tokens, which leave fewer neurons at zero than a text does
 
 	Progress func(done, total int) // called with the number of runs done; may be nil
 }
@@ -32,7 +32,7 @@ type Timing struct {
 // NeuronTotals are sums of powerinfer.LayerNeurons over layers.
 type NeuronTotals struct {
 	Pairs, Predicted, Active int64 // pairs of a token and a neuron
-	Bytes, Dense             int64 // bytes of weights read, and those that the same steps would have read if nothing had been skipped
+	Bytes, Dense             int64 // bytes of weights read, and those that the same steps would read without skipping
 	Steps                    int64 // steps of the whole model
 }
 

@@ -99,7 +99,7 @@ func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion st
 	return s.CheckCompletion(ctx, p, completion)
 }
 
-// TaskPrompt returns the tokens of a program's prompt, which goes on.
+// TaskPrompt returns the tokens of a program's unfinished prompt.
 func TaskPrompt(m *powerinfer.Model, p *TaskProgram) []int32 {
 	return eval.Prompt(engineOf(m).Tokenizer(), p)
 }

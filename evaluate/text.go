@@ -24,13 +24,13 @@ type PerplexityOptions struct {
 	Window  int    // tokens of a window; its second half is predicted; 0: 512
 	Windows int    // to evaluate at most; 0: all
 	Stride  int    // tokens from one window to the next, and tokens of a window that are predicted; 0: Window
-	// ByDocument makes windows begin and end with the documents of the text, and orders them as sweeps read them. With
-	// Windows set, each document has its first ones. It cannot be combined with Stride.
+	// ByDocument makes windows begin and end with the documents of the text, and orders them as sweeps do. With Windows
+	// set, each document has its first ones. It cannot be combined with Stride.
 	ByDocument bool
 	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
-	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
-	// is short; may be nil.
+	// Expect is called before the first window with the number of windows and the expected time, unless the text is
+	// short; may be nil.
 	Expect   func(windows int, whole time.Duration)
 	Progress func(done, total int, soFar float64) // called with the number of windows done and the estimate so far; may be nil
 }
@@ -94,7 +94,7 @@ func (p *Predictions) Close() error { return p.base.Close() }
 // Figure is a mean with its standard error.
 type Figure struct{ Value, Error float64 }
 
-// Divergence tells how far a model's predictions are from the predictions of another model, the base.
+// Divergence says how far a model's predictions are from those of another model, the base.
 type Divergence struct {
 	Tokens         int    // that were predicted
 	Perplexity     Figure // the model's
@@ -123,8 +123,8 @@ func (d Divergence) Report(w io.Writer) error { return d.all.Report(w) }
 // DivergenceOptions say how predictions are compared. The zero value compares all.
 type DivergenceOptions struct {
 	Windows int // to evaluate at most; 0: all
-	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
-	// is short; may be nil.
+	// Expect is called before the first window with the number of windows and the expected time, unless the text is
+	// short; may be nil.
 	Expect func(windows int, whole time.Duration)
 	// Progress gets the number of windows done and the figures so far, without Report's percentiles; may be nil.
 	Progress func(done, total int, soFar Divergence)

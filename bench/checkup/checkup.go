@@ -33,7 +33,7 @@ type Check struct {
 	Title   string // first line of the report
 	Details string // second line: what was checked, after the processor's name; empty: nothing more
 	Parts   []Part
-	Total   time.Duration // no part begins anything new after this time; 0: there is no such limit
+	Total   time.Duration // no part begins anything new after this time; 0: no limit
 	out     string        // folder of sections and report
 	limit   time.Duration // after it a part begins nothing new
 	some    []int         // indices of the parts to run

@@ -40,8 +40,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestRun: the report has the sections of this run and of earlier ones, in order. A part that fails hinders no other,
-// and one that the machine cannot run writes nothing.
+// TestRun: the report has the sections of this run and of earlier ones, in order. A failed part does not stop the
+// others, and one that the machine cannot run writes nothing.
 func TestRun(t *testing.T) {
 	c := threeParts(t.TempDir())
 	c.some = []int{2}
@@ -72,7 +72,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestTests: what compiled tests print is read, and a failure is one of the check.
+// TestTests: the output of compiled tests is read, and a failed test fails the check.
 func TestTests(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a shell script stands for the tests")

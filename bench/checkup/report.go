@@ -58,7 +58,7 @@ func (r *Report) Write(path string) error {
 	})
 }
 
-// Progress tells on standard error what is being done. It is not part of the report.
+// Progress prints the present work on standard error. It is not part of the report.
 func Progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // writeJoined writes a title, a paragraph and those sections that exist.

@@ -67,7 +67,7 @@ func (t Tests) Run(ctx context.Context, w *Report) error {
 // mostLines bounds the output of failed tests that a report shows.
 const mostLines = 60
 
-// outcomes tells how tests went.
+// outcomes counts tests by result.
 type outcomes struct {
 	passed, skipped int
 	failed          []string // names, each followed by its output

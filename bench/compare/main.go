@@ -118,7 +118,7 @@ func compare(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// progress tells on standard error what is being timed.
+// progress prints the present test on standard error.
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // threadCounts reads a list such as 1,2,4.

@@ -22,7 +22,7 @@ echo "$@" | grep -qF -e '-test.skip ^(TestWords|TestRegistersOfAVX2)$' || exit 1
 echo '--- PASS: TestPack (0.00s)'
 `
 
-// TestReport: every part leaves its section, made with the bundle's engine and compiled tests.
+// TestReport: every part writes its section, with the bundle's engine and compiled tests.
 func TestReport(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("shell scripts stand for the engine and the tests")

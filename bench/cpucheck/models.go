@@ -130,7 +130,7 @@ func (c *check) timeSets(ctx context.Context, w *checkup.Report) error {
 	return c.timeRounds(ctx, w, path, rounds.Rounds{Engines: engines, Threads: []int{1}, Prompt: "128", Gen: "32"})
 }
 
-// timeNeurons times a ReLU model with all of its neurons and with those that are not zero.
+// timeNeurons times a ReLU model with all of its neurons and with only those that are not zero.
 func (c *check) timeNeurons(ctx context.Context, w *checkup.Report) error {
 	path, err := c.model(ctx, quant.Q4_0, "relu", 0.9)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command drafts measures how much guessing tokens speeds up the generation of a given text. It makes a model continue a
-// prompt with that text, whatever the weights would choose, alternately with guesses and without. So a model of random
-// weights shows what a real model gains that writes the text.
+// Command drafts measures how much drafting speeds up the generation of a given text. It makes a model continue a
+// prompt with that text, whatever the weights would choose, alternately with and without drafts. So a model with random
+// weights shows the gain of a real model that writes the text.
 //
 //	go run ./bench/drafts -m 1b.gguf --vocab vocab.gguf --prompt old.go --text new.go
 //
-// Without --text the model writes its own likeliest text, and its own hot neurons guess it (--spec-type draft-hot). The
+// Without --text the model writes its own likeliest text, and its own hot neurons draft it (--spec-type draft-hot). The
 // other modes are measured for comparison, and with --dense also the model before it was prepared:
 //
 //	go run ./bench/drafts -m prepared.gguf --dense dense.gguf --prompt prompt.txt
@@ -85,7 +85,7 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 	for round := range c.Int("rounds") {
 		r := result{Tokens: len(text)}
 		for turn := range 2 { // forwards and backwards in turn: the machine's speed changes
-			drafts := (turn+round)%2 - 1 // none, or as many as the engine's
+			drafts := (turn+round)%2 - 1 // none, or the engine's default
 			res, err := e.Generate(ctx, engine.Request{Prompt: prompt, Max: len(text), Sampler: &dictation{text: text, prompt: len(prompt)}, IgnoreEOG: true, Drafts: drafts}, nil)
 			if err != nil {
 				return err

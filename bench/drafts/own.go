@@ -20,7 +20,7 @@ import (
 type way struct {
 	Name string
 	e    *engine.Engine
-	off  bool // nothing is guessed
+	off  bool // nothing is drafted
 	text []int32
 	runs []ownResult
 }
@@ -31,7 +31,7 @@ type ownResult struct {
 	Speed    float64 `json:"speed"` // tokens a second
 	Drafted  int     `json:"drafted"`
 	Accepted int     `json:"accepted"`
-	Bytes    int64   `json:"bytes"` // bytes of feed-forward layers per token that steps without guesses read; 0: not counted
+	Bytes    int64   `json:"bytes"` // bytes of feed-forward layers per token that steps without drafts read; 0: not counted
 	Same     bool    `json:"same"`  // the text is the first way's
 }
 

@@ -8,18 +8,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// tally counts hits, misses and guesses of a cache in the steps that generate.
+// tally counts hits, misses and predictions of a cache in the steps that generate.
 type tally struct {
 	uses, misses float64
-	guesses      float64 // units that were read for a guess
+	guesses      float64 // units that were read for a prediction
 	steps        float64
 }
 
 func (t tally) hits() float64 { return 1 - (t.misses+t.guesses)/t.uses }
 
 // cached plays a story on the engine's cache, which holds a layer's units while the layer is computed. Meanwhile it
-// guesses units of the next layer: a share right of the units that the layer uses, and as many wrong ones as are
-// missing. If right is 0 it guesses none.
+// predicts units of the next layer: a share right of the units that the layer uses, and as many wrong ones as are
+// missing. If right is 0 it predicts none.
 func cached(s *story, slots int, tuning residency.CacheTuning, right float64) (t tally) {
 	c := residency.NewCache(slots, tuning)
 	c.Add(s.units)
@@ -80,8 +80,8 @@ func cached(s *story, slots int, tuning residency.CacheTuning, right float64) (t
 	return t
 }
 
-// guess guesses a layer's units in place of a predictor: a share right of its units, and in place of the others units
-// that the token before used in the layer, or random ones.
+// guess predicts a layer's units like a predictor: a share right of its units, and in place of the others units that
+// the previous token used in the layer, or random ones.
 func guess(c *residency.Cache, s *story, w *work, i, l int, right float64, r *rand.Rand, held []int32) []int32 {
 	var wrong []touch
 	if i > 0 {

@@ -24,8 +24,8 @@ func stored(t *testing.T, f *gguf.File) *gguf.File {
 	return synthtest.Made(t, f.Keys, tensors)
 }
 
-// TestSimulatedCacheIsReal holds the simulator to a model that reads experts from disk, by the uses that it recorded:
-// hits and misses are the same, because the same code decides.
+// TestSimulatedCacheIsReal compares the simulator with a model that reads experts from disk, for the same recorded
+// uses: hits and misses are equal, because the same code decides.
 func TestSimulatedCacheIsReal(t *testing.T) {
 	r := testenv.Rand(t)
 	f := stored(t, realModel(t))
@@ -76,8 +76,8 @@ func TestSimulatedCacheIsReal(t *testing.T) {
 	}
 }
 
-// TestCacheBesideOthers holds the cache to what docs/placement.md says of it: as good as counting where favourites
-// stay, as good as recency where they change, and better than both in between.
+// TestCacheBesideOthers checks docs/placement.md's claims about the cache: as good as counting if favourites stay, as
+// good as recency if they change, and better than both in between.
 func TestCacheBesideOthers(t *testing.T) {
 	const layers, experts, used, tokens = 4, 128, 8, 1600
 	for _, v := range []struct {
@@ -103,7 +103,7 @@ func TestCacheBesideOthers(t *testing.T) {
 	}
 }
 
-// TestCachedUses holds what plans expect of RAM's cache, where nobody has counted uses, to the mean of simulated texts.
+// TestCachedUses compares a plan's expected hits of RAM's cache without counts with the mean of simulated texts.
 func TestCachedUses(t *testing.T) {
 	const layers, experts, used, tokens = 4, 128, 8, 1600
 	expected := modelcost.CachedUses(experts, used)
@@ -131,8 +131,8 @@ func TestCachedUses(t *testing.T) {
 	}
 }
 
-// TestClairvoyantByHand: for four units in two slots, used as 0 1 2 0 3 1, the fewest misses are 5. Unit 2 takes unit
-// 1's slot, because unit 1's next use comes last.
+// TestClairvoyantByHand: four units in two slots, used as 0 1 2 0 3 1, have at least 5 misses. Unit 2 takes unit 1's
+// slot, because unit 1's next use is last.
 func TestClairvoyantByHand(t *testing.T) {
 	s := story{units: 4, layers: 1}
 	for _, u := range []int32{0, 1, 2, 0, 3, 1} {

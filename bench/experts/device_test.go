@@ -127,8 +127,8 @@ func realModel(t *testing.T) *gguf.File {
 	})
 }
 
-// TestSimulatedIsReal holds the simulator to a model on lavapipe, by the uses that it recorded: hits, copies and their
-// bytes are the same, because the same code decides. There, too, a copy is over when the next token begins.
+// TestSimulatedIsReal compares the simulator with a model on lavapipe, for the same recorded uses: hits, copies and
+// their bytes are equal, because the same code decides. There, too, a copy is over when the next token begins.
 func TestSimulatedIsReal(t *testing.T) {
 	testenv.Thorough(t)
 	f := realModel(t)
@@ -169,8 +169,8 @@ func TestSimulatedIsReal(t *testing.T) {
 // asPlanned bounds the difference of hits and bytes between a plan and the text on which its frequencies were counted.
 const asPlanned = 0.05
 
-// TestPlannedIsReal: a model's experts were counted and sorted on a text. With the same text, and nothing moving, the
-// model does what plan prints.
+// TestPlannedIsReal: a model with experts counted and sorted on a text, with the same text and without moves, does what
+// plan prints.
 func TestPlannedIsReal(t *testing.T) {
 	testenv.Thorough(t)
 	still := residency.Tuned()

@@ -15,8 +15,8 @@ import (
 // plan that knows the text's frequencies.
 const settled = 1.01
 
-// TestPolicies holds the policy to what docs/placement.md says of it, on a few layers: better than what stays and than
-// fetching where uses drift, and never below llama.cpp's way.
+// TestPolicies checks docs/placement.md's claims about the policy on a few layers: better than fixed placement and than
+// fetching if uses drift, and never below llama.cpp's way.
 func TestPolicies(t *testing.T) {
 	m := models()[0]
 	m.Layers = 8
@@ -79,7 +79,7 @@ func TestFollowedUses(t *testing.T) {
 	}
 }
 
-// TestPropertiesByHand: three tokens of one layer, which use expert 0, 0 and 1 of four. The LRU cache has room for one.
+// TestPropertiesByHand: three tokens of one layer use experts 0, 0 and 1 of four. The LRU cache has room for one.
 func TestPropertiesByHand(t *testing.T) {
 	tr, err := read(strings.NewReader("[[0]]\n[[0]]\n[[1]]\n"), 4)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRecord: a model uses experts by a law. The record of a text longer than one window has as many uses of each layer
-// as its tokens have. The law's first ranks are used most often. The record is read back unchanged.
+// as its tokens have, and most of the law's first ranks. It is read back unchanged.
 func TestRecord(t *testing.T) {
 	f := realModel(t)
 	const tokens = recordWindow + 100
@@ -70,7 +70,7 @@ func TestShapeOf(t *testing.T) {
 	}
 }
 
-// TestHabits: what a synthetic text is asked to be.
+// TestHabits: synthetic texts have the requested statistics.
 func TestHabits(t *testing.T) {
 	h, err := parseHabits("zipf=1.5,drift=0.5,topic=40,sticky=2")
 	if want := (habits{Name: h.Name, Zipf: 1.5, Drift: 0.5, Topic: 40, Sticky: 2}); err != nil || h != want {

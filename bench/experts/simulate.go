@@ -25,13 +25,13 @@ func (s *shape) bytes() int64 {
 	return s.Head + int64(s.Layers)*(s.Dense+int64(s.Experts)*s.Expert)
 }
 
-// machine is one with a GPU.
+// machine is a machine with a GPU.
 type machine struct {
 	Name string
 	placement.Machine
 	Bus    float64 // bytes per second from RAM to the GPU
 	Stage  float64 // bytes per second at which experts are staged for it, while the processor computes
-	Beside bool    // the GPU has a queue of its own for copies, which are made while it computes
+	Beside bool    // the GPU has a separate queue for copies, which are made while it computes
 }
 
 // result is what a policy gives on a trace.
@@ -217,9 +217,9 @@ func stage(under []copying, bytes float64) {
 	}
 }
 
-// step does what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it
-// sent before has arrived, and begins copies. It returns the copies under way, the bytes sent, and the bytes of the
-// copies begun.
+// step does what the engine does between two tokens: it sends at most piece bytes of the staged copies, takes earlier
+// ones as arrived, and begins copies. It returns the copies under way, the bytes sent, and the bytes of the copies
+// begun.
 func step(policy *residency.Policy, under []copying, piece float64) (left []copying, sent, begun float64) {
 	for i := range under {
 		m := &under[i]
@@ -248,8 +248,8 @@ func step(policy *residency.Policy, under []copying, piece float64) (left []copy
 	return left, sent, begun
 }
 
-// fetching plays a trace as offloading engines do: every layer has the same number of slots, an expert that is missing
-// is copied to the GPU before it computes, in place of the one that worth says least of.
+// fetching plays a trace as offloading engines do: every layer has the same number of slots, and a missing expert is
+// copied to the GPU before it computes, in place of the one with the least worth.
 func (c *setting) fetching(t trace, worth func(last, count int) float64) (r result) {
 	g := c.on.GPUs[0]
 	room := (g.Budget - g.Overhead - c.Head - c.Dense*int64(c.Layers)) / int64(c.Layers) / c.Expert

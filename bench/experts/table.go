@@ -120,7 +120,7 @@ func columns(n int) (s string) {
 	return s
 }
 
-// guessTable prints what guesses change with half of the units in RAM.
+// guessTable prints the effect of predictions with half of the units in RAM.
 func guessTable(out io.Writer, all []story, tuning residency.CacheTuning) {
 	rights := []float64{0.3, 0.5, 0.7, 0.9}
 	fmt.Fprint(out, "\nUnits that steps waited for, and all that were read, over those without guesses; half of the units are in RAM\n\n| text |")

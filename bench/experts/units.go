@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// A unit is what is read from disk at a time: an expert, or a neuron. Units of all layers are numbered one after the
-// other.
+// A unit is read from disk as a whole: an expert, or a neuron. Units of all layers are numbered consecutively.
 
 // touch records that some tokens of a step use a unit.
 type touch struct {
@@ -29,7 +28,7 @@ type story struct {
 	layers int
 	steps  []work
 	first  []int32 // what the cache holds before
-	after  int     // steps that come before those that are counted
+	after  int     // steps before the counted ones
 }
 
 // asWork joins some tokens of a trace into a step.
@@ -58,8 +57,8 @@ const (
 	answerTokens = 200
 )
 
-// storyOf tells what one sequence does: an answer as long as the text, or, with prompts, some answers, before each of
-// which a prompt has the tokens that come first.
+// storyOf returns the work of one sequence: an answer as long as the text or, with prompts, some answers, each after a
+// prompt of the tokens before it.
 func storyOf(name string, t trace, units int, prompts bool) story {
 	s := story{name: name, units: units * len(t[0]), layers: len(t[0])}
 	for i := 0; i < len(t); {
@@ -78,7 +77,7 @@ func storyOf(name string, t trace, units int, prompts bool) story {
 	return s
 }
 
-// together tells what several sequences do at a time.
+// together returns the work of several concurrent sequences.
 func together(name string, texts []trace, units int) story {
 	s := story{name: name, units: units * len(texts[0][0]), layers: len(texts[0][0])}
 	for i := range texts[0] {

@@ -101,7 +101,7 @@ func specs(f lineage.Family) (all []synth.Spec) {
 	if all == nil {
 		all = append(all, s)
 	}
-	if f.KeysByHead() { // llama.cpp tells by the depth whether queries follow from the input
+	if f.KeysByHead() { // llama.cpp tells by the depth whether queries depend on the input
 		s.Layers, s.DirectQueries = directQueries, true
 		all = append(all, s)
 	}
@@ -145,7 +145,7 @@ type bench struct {
 type form struct {
 	name  string
 	typ   quant.Type     // type of all matrices, unless mixed
-	mix   convert.Output // type of mixtures, and of matrices whose width does not allow typ
+	mix   convert.Output // type of mixtures, and of matrices too narrow for typ
 	mixed bool
 }
 

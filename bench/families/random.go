@@ -41,8 +41,8 @@ var (
 	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "internlm2", "minimax-m2", "nemotron", "olmo2", "olmoe", "qwen2moe", "stablelm"}
 )
 
-// leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a
-// failed assertion where a kind's cache has none, and refuses tensors that no layer reads.
+// leastLayers returns the fewest layers of a family's models with one of each kind: llama.cpp fails an assertion if a
+// kind's cache has none, and refuses tensors that no layer reads.
 func leastLayers(f lineage.Family) int {
 	switch {
 	case f.Name == "llama4":

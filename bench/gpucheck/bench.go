@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 )
 
-// benchRow holds the fields of a row of llama-bench's JSON that the check needs, and those that `powerinfer bench` adds.
+// benchRow holds the fields of llama-bench's JSON rows that the check needs, and those that `powerinfer bench` adds.
 type benchRow struct {
 	Prompt    int     `json:"n_prompt"`
 	Generated int     `json:"n_gen"`

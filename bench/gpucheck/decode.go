@@ -115,7 +115,7 @@ const decodeContext = 512
 type budget struct {
 	name  string
 	of    func(b *modelcost.Cost, all int64) int64 // the budget, given all bytes that the model takes on the GPU
-	trace string                                   // in the name of a file that tells what processor and GPU did when; empty: none
+	trace string                                   // in the name of a trace file of CPU and GPU; empty: none
 	whole bool                                     // all layers are on the GPU, whatever the plan would do with the budget
 }
 
@@ -143,7 +143,7 @@ func (c *check) budgets() []budget {
 	return []budget{share(0), share(25), share(50), share(75), half, all, resident}
 }
 
-// trial is one way to decode: a file, a mode and a budget, and the results.
+// trial is one way to decode: a file, a mode and a budget, with the results.
 type trial struct {
 	budget    string
 	bytes     int64         // the budget's bytes
@@ -255,7 +255,7 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 		return err
 	}
 	t.bytes = min(want.of(&b, b.Model.Bytes()+most.Most[0]), planner.Budget(c.info.Free))
-	var given string // why the engine goes on without the GPU
+	var given string // why the engine continues without the GPU
 	o := engine.Options{Limits: engine.Limits{Context: decodeContext}, Neurons: engine.Neurons{Sparse: mode}}
 	if stats != nil {
 		o.Order = stats.Order()
@@ -352,7 +352,7 @@ func table(w *checkup.Report, all []trial) {
 	w.Table([]string{"budget", "GiB", "on the GPU", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
 }
 
-// where says what is on the GPU.
+// where describes the part on the GPU.
 func (t *trial) where() string {
 	if len(t.plan.Layers) == 0 {
 		return ""

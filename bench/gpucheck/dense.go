@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the
-// fastest trials of the sparse file, one for each budget.
+// dense decodes the same shape without skipping, and with llama.cpp if it is given. sparse are the fastest trials of
+// the sparse file, one for each budget.
 func (m shape) dense(ctx context.Context, c *check, w *checkup.Report, machine *measure.Machine, sparse []trial) error {
 	f, err := m.file(ctx, c, w, m.spec(c, false))
 	if err != nil {

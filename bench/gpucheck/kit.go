@@ -14,7 +14,7 @@ type kit struct {
 	d       *vulkan.Device
 	typ     quant.Type
 	tokens  int
-	apart   bool // every copy has outputs of its own
+	apart   bool // every copy has separate outputs
 	chained bool // copies depend on one another whatever their outputs
 	params  compute.Params
 	err     error
@@ -23,7 +23,7 @@ type kit struct {
 	bytes    int64   // of all weights made so far
 	flops    float64 // operations of a call of each copy
 	counts   []*compute.NeuronCount
-	counting bool // a run counts what is read, which takes time
+	counting bool // a run counts reads, which takes time
 	recorded int  // passes
 
 	rng     *rand.Rand

@@ -99,7 +99,7 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// compare holds l to the reference's.
+// compare compares l with the reference's.
 func (l *logits) compare(to *logits) {
 	if len(l.rows) != len(to.rows) || len(l.rows) == 0 {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
-// machine tells what is installed, what the GPU is, and what RAM, GPU and the way between them reach.
+// machine prints what is installed, what the GPU is, and the bandwidths of RAM, GPU and the bus.
 func machine(ctx context.Context, c *check, w *checkup.Report) error {
 	w.Table([]string{"what", "found"}, installed(ctx)...)
 	for _, advice := range vulkan.Found().Advice() {
@@ -53,7 +53,7 @@ func machine(ctx context.Context, c *check, w *checkup.Report) error {
 	return c.busyHandOff(w)
 }
 
-// busyHandOff tells how long the hand-off takes while all other cores compute, as they do in a layer of two processors.
+// busyHandOff prints the time of a hand-off while all other cores compute, as in a layer on two processors.
 func (c *check) busyHandOff(w *checkup.Report) error {
 	d, err := c.open()
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *check) busyHandOff(w *checkup.Report) error {
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
-// traits tells what the GPU is.
+// traits describes the GPU.
 func (c *check) traits(w *checkup.Report) error {
 	d, err := c.open()
 	if err != nil {

@@ -63,7 +63,7 @@ type check struct {
 	tests   string // compiled tests; empty: none
 	engine  string // the engine's program; empty: none
 	llama   string // llama-bench; empty: none
-	layers  int    // 0: as many as modelBytes hold
+	layers  int    // 0: as many as fit modelBytes
 	only    *regexp.Regexp
 	quarter bool
 	tiny    bool
@@ -76,7 +76,7 @@ type part struct {
 	run        func(ctx context.Context, c *check, w *checkup.Report) error
 }
 
-// allParts returns those that run unless --quarter is given.
+// allParts returns the parts of a run without --quarter.
 func allParts() []part {
 	all := []part{
 		{name: "machine", says: "what is installed, and what RAM and GPU reach", run: machine},
@@ -172,7 +172,7 @@ func (c *check) openFor(long vulkan.Arithmetic) (*vulkan.Device, error) {
 // machineFile keeps what part machine measured, for the others.
 func (c *check) machineFile() string { return filepath.Join(c.out, "machine.json") }
 
-// measured returns the machine with the chosen GPU alone, as part machine left it, or else as it is measured now.
+// measured returns the machine with only the chosen GPU, as part machine measured it, or else as measured now.
 func (c *check) measured(ctx context.Context) (measure.Machine, error) {
 	return measure.Of(ctx, c.machineFile(), c.found(), nil)
 }

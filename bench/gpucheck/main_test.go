@@ -22,8 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// mainVariable has the test binary be the program: drivers are looked for in the environment that a process was started
-// with.
+// mainVariable makes the test binary run the program, because drivers are looked for in a process's initial
+// environment.
 const mainVariable = "GPUCHECK_MAIN"
 
 func TestMain(m *testing.M) {
@@ -83,8 +83,8 @@ func rows(text, first string) (found [][]string) {
 // rounded to eight bits on both sides, at scales of their own.
 const mostApart = 0.05
 
-// TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the
-// same choices.
+// TestDecode: a tiny model is decoded on lavapipe and the CPU at every budget, with the same bytes twice and the same
+// choices.
 func TestDecode(t *testing.T) {
 	testenv.Thorough(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
@@ -148,8 +148,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestPrompts: every way that the device has is timed, and the choice is one of them. The three kernels differ in their
-// shapes alone, and TestKernels times all.
+// TestPrompts: every way of the device is timed, and the choice is one of them. The three kernels differ only in their
+// shapes, and TestKernels times all.
 func TestPrompts(t *testing.T) {
 	testenv.Thorough(t)
 	c, want := software(t), 3
@@ -182,7 +182,7 @@ func number(t *testing.T, s string) float64 {
 	return v
 }
 
-// TestNoGPU: without a driver one line says so, the machine is told all the same, and that is no failure.
+// TestNoGPU: without a driver one line says so, the machine is described anyway, and that is not a failure.
 func TestNoGPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("drivers are looked for by the environment on Linux")
@@ -208,7 +208,7 @@ func TestNoGPU(t *testing.T) {
 	}
 }
 
-// TestNames: the tests that GPUs are asked to pass are there.
+// TestNames: the tests for GPUs exist.
 func TestNames(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testenv.Root(t), "internal", "compute", "vulkan", "*_test.go"))
 	if err != nil {
@@ -252,7 +252,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestDuel: a row has the peer's result of the same test, and says whether the goal of that test is reached.
+// TestDuel: a row has the peer's result of the same test, and says whether the test's goal is reached.
 func TestDuel(t *testing.T) {
 	d := duel{what: "Q4_0", goals: goals{prompts: 0.8, generation: 1.15}}
 	theirs := []benchRow{{Prompt: 512, Rate: 1000}, {Generated: 128, Rate: 100}}
@@ -302,8 +302,7 @@ func TestQuarter(t *testing.T) {
 	}
 }
 
-// TestFailures: a trial that went wrong is a failure, one that was left out is none; of each budget the fastest is
-// kept.
+// TestFailures: a failed trial is a failure, a skipped one is not; the fastest of each budget is kept.
 func TestFailures(t *testing.T) {
 	again := logits{again: true}
 	all := []trial{{budget: "a", rate: 5, logits: again}, {budget: "b", err: errCut}, {budget: "c", err: errors.New("lost")}, {budget: "d", rate: 7}, {budget: "e", logits: logits{again: true, share: math.NaN()}}}

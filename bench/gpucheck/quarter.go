@@ -19,7 +19,7 @@ const (
 	quarterSlack = 2 // a part is cut off after this many times its usual time
 )
 
-// quarterParts returns the parts of --quarter, those that matter most first.
+// quarterParts returns the parts of --quarter, the most important first.
 func quarterParts() []part {
 	return []part{
 		{"machine", "what is installed, and what RAM and GPU reach", 15, machine},
@@ -42,11 +42,11 @@ type goals struct{ prompts, generation float64 }
 // duel is a model that the engine and llama.cpp compute in the same way.
 type duel struct {
 	what, model  string
-	ours, theirs []string // what is added to the arguments of both programs
+	ours, theirs []string // additional arguments of both programs
 	goals        goals
 }
 
-// lengths returns the arguments of both programs that say what is timed.
+// lengths returns the arguments of both programs for the test's lengths.
 func (c *check) lengths(prompts string) []string {
 	if c.tiny {
 		return []string{"-p", "16", "-n", "2", "-r", "1"}

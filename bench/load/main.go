@@ -3,9 +3,6 @@
 // each with the same requests, so that a machine's drift meets all alike; a server that waits for its turn is idle.
 //
 //	go run ./bench/load --server ours=http://127.0.0.1:8080 --server llama=http://127.0.0.1:8081 --clients 1,4,8,16 --prompt 32,1000 --gen 64 --rounds 3
-//
-// With --soak it asks the first server for so long, at random through all of its APIs, among damaged requests and
-// clients that go, and watches the memory and the files of the process --pid.
 package main
 
 import (
@@ -37,16 +34,11 @@ func main() {
 			&cli.IntFlag{Name: "rounds", Value: 3, Usage: "rounds, in which each server has its turn"},
 			&cli.IntFlag{Name: "vocab", Value: 32000, Usage: "prompts are random tokens below `N`"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of prompts"},
-			&cli.DurationFlag{Name: "soak", Usage: "ask at random for so long instead"},
-			&cli.IntFlag{Name: "pid", Usage: "process that --soak watches"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			servers, err := readServers(c.StringSlice("server"))
 			if err != nil {
 				return err
-			}
-			if d := c.Duration("soak"); d > 0 {
-				return soak(ctx, servers[0], d, c.Int("pid"), c.Uint64("seed"))
 			}
 			return compare(ctx, c, servers)
 		},

@@ -28,7 +28,7 @@ func (slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
 }
 
-// TestRun: what clients see is what the server did, by the clock of the bubble.
+// TestRun: clients measure the server's times, by the bubble's clock.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := work{clients: 3, each: 2, least: 5, most: 50, gen: 4, vocab: 100, seed: 1, client: &http.Client{Transport: slow{}}}
@@ -58,7 +58,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestTable: ratios are within rounds, and greater than 1 where the first server is better.
+// TestTable: ratios are within rounds, and greater than 1 if the first server is better.
 func TestTable(t *testing.T) {
 	r := results{}
 	for i, factor := range []float64{1, 10, 3} { // the machine's speed

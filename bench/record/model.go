@@ -44,7 +44,7 @@ func (s *subject) writeTexts() error {
 	return os.WriteFile(filepath.Join(s.dir, wordsFile), []byte(b.String()), 0o644)
 }
 
-// model is one that cases use. The zero spec is the embedded model's.
+// model is a model of the cases. The zero spec is the embedded model.
 type model struct {
 	name     string
 	spec     synth.Spec

@@ -65,7 +65,7 @@ func picked(object any, keys []string) []string {
 	return out
 }
 
-// folded returns an object with keys in lower case, in which a GPU is no longer called a card.
+// folded returns an object with keys in lower case, and with "GPU" for older releases' "card".
 func folded(object any) map[string]any {
 	fields, _ := object.(map[string]any)
 	out := map[string]any{}
@@ -113,7 +113,7 @@ func repeats(list []string) string {
 	return strings.Join(out, ",")
 }
 
-// planned asks for a plan. Flags are those that every release understands.
+// planned asks for a plan. Every release understands its flags.
 func planned(name string, m *model, flags string) question {
 	return question{name: "plan " + name, model: m, ask: func(ctx context.Context, s *subject) (string, error) {
 		args := strings.Fields(flags)

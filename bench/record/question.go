@@ -18,7 +18,7 @@ type question struct {
 	ask   func(ctx context.Context, s *subject) (string, error)
 }
 
-// questions returns all cases in the order of a record; those on the GPU only where there is one.
+// questions returns all cases in the order of a record; gpu adds those on the GPU.
 func questions(gpu bool) []question {
 	plain, prepared, original, embedded := plainModels(), preparedModels(), originalModels(), embeddedModel()
 	var all []question

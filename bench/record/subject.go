@@ -78,8 +78,7 @@ func (s *subject) prepareMachine(ctx context.Context) error {
 	return s.fixSpeeds()
 }
 
-// lavapipe names the software GPU and its driver, with their versions, as --list-devices does; "" where it is not
-// there.
+// lavapipe names the software GPU and its driver, with their versions, as --list-devices does; "" if there is none.
 func lavapipe(devices string) string {
 	return strings.Join(regexp.MustCompile(`llvmpipe[^()]*\([^()]*\)`).FindAllString(devices, 2), ", ")
 }
@@ -164,7 +163,7 @@ func (s *subject) header(note string) []field {
 	}
 }
 
-// instructionSets names those that choose kernels.
+// instructionSets names the instruction sets that choose kernels.
 func instructionSets(f hw.Features) string {
 	var have []string
 	for _, v := range []struct {

@@ -170,8 +170,8 @@ func (b Bandwidths) measure(ctx context.Context, threads []int, of func(threads 
 	return nil
 }
 
-// WeightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the
-// embedding, unless that is the head, too, and of experts those that a token uses.
+// WeightsOf returns the bytes of weights that a token reads in the model at path without skipping: everything except an
+// embedding that is not also the head, and only the experts that a token uses.
 func WeightsOf(path string) (int64, error) {
 	f, err := gguf.Open(path)
 	if err != nil {

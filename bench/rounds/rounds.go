@@ -54,7 +54,7 @@ type Rounds struct {
 	Depth   string // positions before them, as -d takes them; empty: none, for engines without -d
 	Count   int
 	Apart   bool                             // an engine makes one test before it is another's turn: pairs see the machine in one state only if they are short
-	Say     func(format string, args ...any) // tells what is being done
+	Say     func(format string, args ...any) // reports the present work
 
 	// ReadBandwidth returns the bytes per second that this many threads read from memory; nil: it is not measured.
 	ReadBandwidth func(threads int) (float64, error)

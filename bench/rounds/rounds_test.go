@@ -81,7 +81,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTogether: several models are in one table, in the order in which they were measured.
+// TestTogether: several models are in one table, in the order of their measurements.
 func TestTogether(t *testing.T) {
 	list := []Engine{{Name: "ours"}, {Name: "peer"}}
 	r := func(ours, peer float64) Results {

@@ -58,7 +58,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestExpertLaw: a router's rows differ in how often their experts are used, and nothing else does.
+// TestExpertLaw: a router's rows differ in how often their experts are used, and other tensors do not change.
 func TestExpertLaw(t *testing.T) {
 	args := []string{"--shape", "qwen3-30b-a3b", "--layers", "1", "--embd", "64", "--ff", "32", "--heads", "4", "--kv-heads", "2", "--experts", "16", "--used", "2"}
 	plain, err := synthesise(t, args...)

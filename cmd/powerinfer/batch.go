@@ -123,12 +123,12 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 // batch continues prompts.
 type batch struct {
 	model   *powerinfer.Model
-	usual   powerinfer.Generation // what the flags say
+	usual   powerinfer.Generation // as the flags say
 	answers *batchfile.Answers
 
 	mu    sync.Mutex
-	texts int               // that were generated
-	all   powerinfer.Result // their tokens and guesses, summed
+	texts int               // generated texts
+	all   powerinfer.Result // sums of their tokens and drafts
 }
 
 // run continues prompts in their order, parallel at a time.
@@ -172,15 +172,15 @@ func (b *batch) run(ctx context.Context, prompts []batchfile.Prompt, parallel in
 	return errInterrupted
 }
 
-// answer continues p and writes the result. What is wrong with the prompt is its answer. An error means that the output
-// cannot be written, that the model's file cannot be read any more, or that ctx has ended.
+// answer continues p and writes the result. A bad prompt gets its error as the answer. An error of answer itself means
+// that the output cannot be written, the model's file can no longer be read, or ctx has ended.
 func (b *batch) answer(ctx context.Context, p *batchfile.Prompt) error {
 	a := batchfile.Answer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, fault.Err) { // the model is at fault, and every further answer would fail, too
+	if errors.Is(err, fault.Err) { // every further answer would fail, too
 		return err
 	}
 	if err != nil {

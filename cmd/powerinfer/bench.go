@@ -102,13 +102,13 @@ type benchModel struct {
 	options powerinfer.Options
 }
 
-// openBench opens the model with this many threads, for a number of sequences that together take tokens of context.
+// openBench opens the model for this many threads and sequences. The sequences share tokens of context.
 func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads, tokens, sequences int) (*benchModel, error) {
 	b := &benchModel{}
 	var err error
 	b.Model, err = open(ctx, c, func(o *powerinfer.Options) {
 		o.CPU.Threads, o.Limits.Context, o.Limits.Sequences, o.Trace = threads, tokens, sequences, trace
-		o.Limits.UBatch = c.Int("ubatch-size") // the table says it
+		o.Limits.UBatch = c.Int("ubatch-size") // the table shows it
 		expect(c, o, 0)
 		b.options = *o
 	})
@@ -176,7 +176,7 @@ func (b *benchModel) expected(t bench.Test) float64 {
 	return float64(t.Prompt+t.Gen) / seconds
 }
 
-// countedBy returns n of a model computed in this mode, as a row has it.
+// countedBy returns n as a row shows it for this mode.
 func countedBy(mode powerinfer.Sparse, n evaluate.NeuronTotals) bench.Neurons {
 	return bench.Neurons{
 		Mode: mode.String(), Pairs: n.Pairs, Predicted: n.Predicted, Active: n.Active, Bytes: n.Bytes, Dense: n.Dense, Steps: n.Steps,

@@ -78,8 +78,8 @@ func benchBatched(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, 
 	return w.Close()
 }
 
-// timeSequences runs every test after a short one of as many sequences, which warms up: a GPU records steps of every
-// size once.
+// timeSequences runs every test. Before each, a short test with as many sequences warms up, because a GPU records steps
+// of each size once.
 func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, tokens []int32, w *bench.BatchedWriter) error {
 	plan, err := b.Plan()
 	if err != nil {
@@ -111,7 +111,7 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 	return nil
 }
 
-// defaultThreads returns those that the flag names, or the machine's physical cores.
+// defaultThreads returns the numbers of threads of the flag, or the machine's physical cores.
 func defaultThreads(c *cli.Command) ([]int, error) {
 	if c.IsSet("threads") {
 		return intList(c, "threads", 1)

@@ -109,7 +109,7 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (m t
 	return m, nil
 }
 
-// talks reports whether run is to hold a conversation.
+// talks reports whether run holds a conversation.
 func talks(c *cli.Command) bool {
 	if c.Bool("no-conversation") {
 		return false
@@ -135,8 +135,8 @@ func readSystem(c *cli.Command) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// modelTemplate returns the template that the flags name or that the model's file holds, nil where there is none. It is
-// read before the model is loaded, so that a template that cannot be used is known at once.
+// modelTemplate returns the template of the flags or the model's file, or nil if there is none. It runs before the
+// model is loaded, so that errors in a template appear at once.
 func modelTemplate(c *cli.Command) (*chat.Template, error) {
 	f, err := openModel(c)
 	if err != nil {
@@ -146,7 +146,7 @@ func modelTemplate(c *cli.Command) (*chat.Template, error) {
 	return readTemplate(c, f)
 }
 
-// readTemplate returns the template that the flags name or that f holds, nil where there is none.
+// readTemplate returns the template of the flags or of f, or nil if there is none.
 func readTemplate(c *cli.Command, f *gguf.File) (*chat.Template, error) {
 	source := c.String("chat-template")
 	if c.IsSet("chat-template-file") {

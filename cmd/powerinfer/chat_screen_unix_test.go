@@ -24,14 +24,14 @@ import (
 
 var talkFor = flag.Duration("talk", 0, "how long TestChatScreen talks at random; without it each action is done once")
 
-// thinking is a template that begins answers with thoughts. thoughtful is a grammar that ends the thoughts: four lines
-// of them, then a line.
+// thinking is a template that begins answers with thoughts. thoughtful is a grammar that ends the thoughts: four lines,
+// then one line of answer.
 const (
 	thinking   = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
 	thoughtful = `root ::= ([a-z ]{20,90} "\n"){4} "</think>" [A-Z]{20,60}`
 )
 
-// tube is powerinfer in a terminal with a screen that the test reads: what a person sees is what counts.
+// tube is powerinfer in a terminal. The test reads the terminal's screen, as a person does.
 type tube struct {
 	t    *testing.T
 	tty  *os.File
@@ -39,25 +39,25 @@ type tube struct {
 	term vt.MockTerm
 	size vt.Coord
 
-	drawn    atomic.Int64 // how often the prompt and the text after it were drawn
+	drawn    atomic.Int64 // how often the prompt and its text were drawn
 	statuses atomic.Int64 // status lines
-	answers  int64        // of them that were waited for
+	answers  int64        // status lines that the test waited for
 
-	showing           sync.Mutex // what is written, or the size while it changes
+	showing           sync.Mutex // guards the fields below and the size
 	more              *sync.Cond // signalled when the fields below change
 	writes            int        // by the program
-	closed            bool       // it has ended
+	closed            bool       // the program has ended
 	drawings, endings occurrences
 
 	began time.Time
 	mu    sync.Mutex
-	log   []string // what went over the terminal's line, with its time
+	log   []string // everything on the terminal's line, with times
 }
 
 // occurrences counts a sequence in a text that comes in pieces.
 type occurrences struct {
 	of   string
-	tail []byte // of the pieces before, which may begin the sequence
+	tail []byte // end of the earlier pieces, which may begin the sequence
 }
 
 func (o *occurrences) count(piece []byte) int64 {
@@ -70,7 +70,7 @@ func (o *occurrences) count(piece []byte) int64 {
 	return int64(n)
 }
 
-// note logs what went over the line: typed, written by the program, or done to the terminal.
+// note logs an event: keys typed, text written by the program, or a change of the terminal.
 func (s *tube) note(kind string, text any) {
 	s.mu.Lock()
 	s.log = append(s.log, fmt.Sprintf("%9.3f %s %q", time.Since(s.began).Seconds(), kind, text))
@@ -111,7 +111,7 @@ func newTube(t *testing.T, args ...string) *tube {
 	if err := s.term.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(s.term, "\x1b[?2027h") // characters of several code points are one, as in terminals of today
+	_, _ = io.WriteString(s.term, "\x1b[?2027h") // characters of several code points take one place, as in modern terminals
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: uint16(s.size.Y), Cols: uint16(s.size.X)}); err != nil {
 		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
 	}
@@ -124,11 +124,11 @@ func newTube(t *testing.T, args ...string) *tube {
 		s.closed = true
 		s.more.Broadcast()
 	}()
-	go func() { _, _ = io.Copy(s.tty, s.term) }() // answers, as where the cursor is
+	go func() { _, _ = io.Copy(s.tty, s.term) }() // answers to queries, such as the cursor's position
 	return s
 }
 
-// rows returns what the screen shows, without the spaces at the ends of lines and the empty lines below.
+// rows returns the screen's lines without trailing spaces, up to the last line with text.
 func (s *tube) rows() []string {
 	s.showing.Lock()
 	defer s.showing.Unlock()
@@ -151,7 +151,7 @@ func (s *tube) rows() []string {
 	return all
 }
 
-// until waits until ok accepts the screen, and returns its rows. what describes the awaited state in messages.
+// until waits until ok accepts the screen, and returns its rows. Messages name what it waits for.
 func (s *tube) until(what string, ok func(rows []string) bool) []string {
 	s.t.Helper()
 	for seen, closed := 0, false; !closed; seen, closed = s.after(seen) {
@@ -163,7 +163,7 @@ func (s *tube) until(what string, ok func(rows []string) bool) []string {
 	return nil
 }
 
-// after waits until the program has written more often than seen, and returns how often, or that it has ended.
+// after waits until the program has written more than seen times or has ended. It returns the number of writes.
 func (s *tube) after(seen int) (writes int, closed bool) {
 	s.showing.Lock()
 	defer s.showing.Unlock()
@@ -181,7 +181,7 @@ func (s *tube) keys(text string) {
 	}
 }
 
-// types types text after an empty prompt, each character once the one before has appeared.
+// types types text after an empty prompt. It waits for each character to appear before it types the next.
 func (s *tube) types(text string) {
 	s.t.Helper()
 	state := -1
@@ -193,7 +193,7 @@ func (s *tube) types(text string) {
 	}
 }
 
-// press presses a key and waits until the line was drawn anew.
+// press presses a key and waits until the line is drawn again.
 func (s *tube) press(key string) {
 	s.t.Helper()
 	drawn := s.drawn.Load()
@@ -225,7 +225,7 @@ func (s *tube) input(rows []string) string {
 	return ""
 }
 
-// squeeze returns text without white space, because the screen adds white space where a line is broken.
+// squeeze returns text without white space: the screen adds some at line breaks.
 func squeeze(text string) string {
 	return strings.Join(strings.Fields(text), "")
 }
@@ -240,7 +240,7 @@ func (s *tube) answered() []string {
 	return s.prompt()
 }
 
-// folded checks that the thought after said is folded to one line, and that nothing else of it is left.
+// folded checks that the thought after said is folded to one line and leaves nothing else.
 func (s *tube) folded(said string, rows []string) {
 	s.t.Helper()
 	for i := len(rows) - 1; i >= 0; i-- {
@@ -270,15 +270,15 @@ func (s *tube) resize(x, y int) {
 	}
 }
 
-// sayings are typed: letters of one and two columns, of several code points, and lines longer than the screen is wide.
+// sayings are typed: letters one and two columns wide, letters of several code points, and lines wider than the screen.
 var sayings = []string{
 	"hello", "Héllo wörld", "日本語の文章です", "cafe\u0301 au lait", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
 }
 
-// TestChatScreen talks as a person does, and reads the screen. Text that was typed, pasted and recalled is after the
+// TestChatScreen talks as a person does, and reads the screen. Typed, pasted and recalled text appears after the
 // prompt. Thoughts are folded. Ctrl-C ends an answer. Text typed meanwhile waits for the prompt. The prompt is in the
-// right place, whatever the size. Widths are even: where a wide letter has one column left, terminals begin a line and
-// this one cuts the letter. -talk 20m continues at random, from another seed with POWERINFER_SEED=random.
+// right place at any size. Widths are even, because terminals break a line before a wide letter that has one column
+// left, and this one cuts the letter. -talk 20m continues at random; POWERINFER_SEED=random takes another seed.
 func TestChatScreen(t *testing.T) {
 	t.Parallel()
 	r := testenv.Rand(t)
@@ -312,7 +312,7 @@ func TestChatScreen(t *testing.T) {
 			say()
 			s.until("the beginning of an answer", func(rows []string) bool { return s.input(rows) != squeeze(said) })
 			s.keys("\x03")
-			s.answers++ // if Ctrl-C came after the answer, it ended a prompt
+			s.answers++ // if Ctrl-C came after the answer, it ended a prompt instead
 			s.until("the end of the answer", func(rows []string) bool { return s.statuses.Load() >= s.answers && rows[len(rows)-1] == ">" })
 			s.keys("never mind")
 			s.until("what follows Ctrl-C", func(rows []string) bool { return strings.HasSuffix(rows[len(rows)-1], "never mind") })
@@ -324,7 +324,7 @@ func TestChatScreen(t *testing.T) {
 			s.keys("\x03")
 			s.prompt()
 		},
-		func() { // what was said last, once more
+		func() { // repeats the last message
 			if said == "" {
 				return
 			}
@@ -352,7 +352,7 @@ func TestChatScreen(t *testing.T) {
 			s.until("a new conversation", s.ends("a new conversation", ">"))
 			s.prompt()
 		},
-		func() { // what is typed is changed in the middle
+		func() { // edits the middle of a line
 			s.types("a日c")
 			for _, k := range [][2]string{{"\x1b[D", "a日c"}, {"\x1b[D", "a日c"}, {"b", "ab日c"}, {"\x05", "ab日c"}, {"d", "ab日cd"}, {"\x01", "ab日cd"}, {"\x1b[3~", "b日cd"}} {
 				s.press(k[0])
@@ -362,7 +362,7 @@ func TestChatScreen(t *testing.T) {
 			s.prompt()
 		},
 	}
-	acts = append(acts, func() { // while it answers: it waits, unseen, for the prompt
+	acts = append(acts, func() { // types during an answer; the text waits, unseen, for the prompt
 		say()
 		s.keys("later")
 		s.answers++
@@ -372,13 +372,13 @@ func TestChatScreen(t *testing.T) {
 		}
 		s.keys("\x15")
 		s.prompt()
-	}, func() { // Ctrl-C and a key in one piece
+	}, func() { // Ctrl-C and a key arrive together
 		s.types("never")
 		s.keys("\x03mind")
 		s.until("what follows Ctrl-C", func(rows []string) bool { return rows[len(rows)-1] == "> mind" })
 		s.keys("\x15")
 		s.prompt()
-	}, func() { // all at once, as one who types ahead
+	}, func() { // types ahead
 		said = sayings[r.IntN(len(sayings))]
 		s.keys(said)
 		s.typed(said)

@@ -103,7 +103,7 @@ func (s *pane) keys(keys string) {
 	}
 }
 
-// ended waits for the program's end and holds it to success.
+// ended waits for the program's end and checks that it succeeded.
 func (s *pane) ended() {
 	s.t.Helper()
 	if err := s.cmd.Wait(); err != nil {
@@ -111,13 +111,12 @@ func (s *pane) ended() {
 	}
 }
 
-// A conversation on a terminal: what was typed and pasted is what the conversation holds, and Ctrl-C stops an answer
-// and nothing else.
+// TestChatOnTerminal: typed and pasted text becomes the conversation, and Ctrl-C stops only the answer.
 func TestChatOnTerminal(t *testing.T) {
 	t.Parallel()
 	const endless = "llama.context_length=int:100000"
 	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "--ignore-eos", "-n", "8", "-c", "100000", "--override-kv", endless)
-	const status = `(?s:tokens/s\s+\|\s+prompt.*?of\s+neurons\s+active)` // over lines where the window is narrow
+	const status = `(?s:tokens/s\s+\|\s+prompt.*?of\s+neurons\s+active)` // over several lines in a narrow window
 	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "read this:" + strings.Repeat("\nline", 100), "on and on"}
 	s.keys(want[0] + "\r")
 	s.expect(status)
@@ -173,7 +172,7 @@ func TestChatOnTerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-Z gives the terminal back to the shell, and fg goes on with the line.
+// TestChatSuspended: Ctrl-Z gives the terminal back to the shell, and fg continues with the line.
 func TestChatSuspended(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
@@ -196,7 +195,7 @@ func TestChatSuspended(t *testing.T) {
 	s.ended()
 }
 
-// Messages that are typed before there is a prompt for them are all answered.
+// TestChatTypedAhead: messages typed before their prompt appears are all answered.
 func TestChatTypedAhead(t *testing.T) {
 	t.Parallel()
 	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "--ignore-eos", "-n", "3")
@@ -208,7 +207,7 @@ func TestChatTypedAhead(t *testing.T) {
 	}
 }
 
-// TestChatPlain: without escape sequences if they are not wanted; powerinfer without a command is a chat.
+// TestChatPlain: no escape sequences with NO_COLOR or on a dumb terminal. powerinfer without a command starts a chat.
 func TestChatPlain(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {

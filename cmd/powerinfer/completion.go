@@ -93,8 +93,8 @@ func completeCommand() *cli.Command {
 	}
 }
 
-// completions returns what the last of a command line's words may become, a line each: a word, a tab and its
-// description; or fileNames or folderNames alone.
+// completions returns the possible last words of a command line. Each line is a word, a tab and its description. The
+// line fileNames or folderNames alone asks the script to complete names itself.
 func completions(root *cli.Command, words []string) []string {
 	if len(words) == 0 {
 		return nil
@@ -144,13 +144,13 @@ func commandNames(root *cli.Command, current string) []string {
 	return lines
 }
 
-// flagBefore returns the flag to which current is the value, and that value: all of current, or the part after its "=".
-// onlyWords says that a -- has ended the flags.
+// flagBefore returns the flag that takes current as its value, and the value: all of current, or the part after its
+// "=". onlyWords reports that a -- has ended the flags.
 func flagBefore(c *cli.Command, before []string, current string) (f cli.Flag, value string, onlyWords bool) {
 	for _, word := range before {
 		switch {
 		case onlyWords:
-		case word == "=": // bash has it as a word
+		case word == "=": // bash splits words at "="
 		case f != nil:
 			f = nil
 		case word == "--":
@@ -194,7 +194,7 @@ func takesValue(f cli.Flag) bool {
 	return ok && d.TakesValue()
 }
 
-// flagsOf returns the flags of c that current may become.
+// flagsOf returns the flags of c that begin with current.
 func flagsOf(c *cli.Command, current string) []string {
 	var lines []string
 	for _, f := range c.VisibleFlags() {
@@ -211,8 +211,8 @@ func flagsOf(c *cli.Command, current string) []string {
 	return lines
 }
 
-// flagWord returns the first of a flag's names that current begins, with the dashes it has in help, else with one; or
-// nothing.
+// flagWord returns the first of a flag's names that begins with current, with the dashes of the help, else with one
+// dash; empty if there is none.
 func flagWord(f cli.Flag, current string) string {
 	for _, name := range f.Names() {
 		if word := help.Dashed(name); strings.HasPrefix(word, current) {
@@ -227,13 +227,12 @@ func flagWord(f cli.Flag, current string) string {
 	return ""
 }
 
-// flagValues returns what a flag's value may become. Lines begin with prefix, which stands before the value in the
-// word.
+// flagValues returns the possible values of a flag, each after prefix, the part of the word before the value.
 func flagValues(f cli.Flag, value, prefix string) []string {
 	if words := flagChoices(f.Names()[0]); words != nil {
 		return matching(words, value, prefix)
 	}
-	switch help.Placeholder(f.(cli.DocGenerationFlag)) { // takesValue has seen that it is one
+	switch help.Placeholder(f.(cli.DocGenerationFlag)) { // every flag here takes a value, so it is one
 	case "FILE":
 		return []string{fileNames}
 	case "FOLDER":
@@ -242,7 +241,7 @@ func flagValues(f cli.Flag, value, prefix string) []string {
 	return nil
 }
 
-// flagChoices returns the values of a flag that has few.
+// flagChoices returns the values of a flag with few values.
 func flagChoices(name string) []string {
 	switch name {
 	case "sparse":

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a word may become follows from the words before it.
+// TestCompletions: the words before a word decide how it can be completed.
 func TestCompletions(t *testing.T) {
 	root := command()
 	for _, c := range []struct{ line, want string }{ // the last word is completed; want lacks descriptions
@@ -28,7 +28,7 @@ func TestCompletions(t *testing.T) {
 		{"chat|qwen3:0", "qwen3:0.6b"},
 		{"show|gpt-oss:", "gpt-oss:120b gpt-oss:20b"},
 		{"serve|model", ":files"},
-		{"run|-m|x|--te", "--temp"}, // behind a value
+		{"run|-m|x|--te", "--temp"}, // after a value
 		{"-m|x|--te", "--temp"},     // means run
 		{"--mod", "--model --model-draft"},
 		{"inspect|", ":files"},

@@ -12,8 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// shells are those that completion has scripts for. Ctrl-G writes the line as it stands to the file line, and empties
-// it.
+// shells are the shells with completion scripts. Ctrl-G writes the current line to the file line and clears it.
 var shells = []struct {
 	name, setup, bind string
 	args              []string
@@ -35,7 +34,7 @@ var shells = []struct {
 	},
 }
 
-// In each shell a tab completes commands, flags, values and file names, and never executes what is on the line.
+// TestShells: in each shell a tab completes commands, flags, values and file names, and never executes the line.
 func TestShells(t *testing.T) {
 	for _, shell := range shells {
 		t.Run(shell.name, func(t *testing.T) {
@@ -55,7 +54,7 @@ func TestShells(t *testing.T) {
 			}
 			s.write(shell.setup + "; " + shell.bind + "; touch ready\n")
 			s.file("ready")
-			for _, c := range [][2]string{ // what is typed before the tab, and what stands there after it
+			for _, c := range [][2]string{ // the line before the tab, and after it
 				{"tokeni", "tokenize"},
 				{"run --tem", "run --temp"},
 				{"run -m x --tem", "run -m x --temp"},

@@ -21,7 +21,7 @@ func grammarFlags() []cli.Flag {
 	})
 }
 
-// readGrammar sets the grammar or the schema that grammarFlags name, and refuses one that cannot be read.
+// readGrammar sets g's grammar or schema from grammarFlags, and refuses one that cannot be read.
 func readGrammar(c *cli.Command, g *powerinfer.Generation) error {
 	var given []string
 	for _, name := range []string{"grammar", "grammar-file", "json-schema", "json-schema-file"} {

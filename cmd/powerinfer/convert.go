@@ -113,7 +113,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	}
 	bar, left := progress.New("converting", progress.Bytes), progress.NewRemaining("")
 	bar.Begins()
-	o.Plan = func(size, memory int64) { // the vocabulary has been read
+	o.Plan = func(size, memory int64) { // called once the vocabulary has been read
 		bar.Finish()
 		bar = progress.New("converting", progress.Bytes)
 		screen.Note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
@@ -146,7 +146,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// convertOutfile returns the file to write: --outfile, or a name made of what is converted, here.
+// convertOutfile returns the file to write: --outfile, or a name in the current folder made of the source's name.
 func convertOutfile(c *cli.Command, source string, file, predictors bool) (string, error) {
 	out := c.String("outfile")
 	for _, name := range []string{"{ftype}", "{outtype}"} { // as in llama.cpp

@@ -41,7 +41,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	var m measure.Machine
-	var why error // there are no GPUs
+	var why error // why there are no GPUs
 	var err error
 	described := c.String("machine")
 	if described != "" {
@@ -54,7 +54,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	var notMeasured error // the disk
+	var notMeasured error // why the disk was not measured
 	if described == "" {
 		var d *measure.Disk
 		if d, notMeasured = thisDisk(ctx, c); d != nil {
@@ -103,8 +103,8 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// thisMachine returns the figures of this machine and all its GPUs, measured or kept, and of the processor's kernels if
-// they are asked for.
+// thisMachine returns the figures of this machine and its GPUs, measured or cached. kernels adds those of the CPU's
+// kernels.
 func thisMachine(ctx context.Context, all []vulkan.Info, again, kernels bool) (measure.Machine, error) {
 	if again {
 		planner.Forget()
@@ -117,14 +117,14 @@ func thisMachine(ctx context.Context, all []vulkan.Info, again, kernels bool) (m
 	return planner.Figures(ctx, all, bar.Set)
 }
 
-// noDisk is the value of --disk for none.
+// noDisk is the value of --disk that measures no disk.
 const noDisk = "none"
 
 func diskFlag() cli.Flag {
 	return &cli.StringFlag{Name: "disk", Usage: "`PATH` of a large file to read from, or of a folder where 256 MiB may be written, to measure its disk; none measures no disk. By default it is the disk of the largest model that was downloaded"}
 }
 
-// thisDisk returns how fast the disk is read that --disk names, measured or kept; nil: none is asked for.
+// thisDisk returns the speed of the disk that --disk names, measured or cached; nil if none is asked for.
 func thisDisk(ctx context.Context, c *cli.Command) (*measure.Disk, error) {
 	path := c.String("disk")
 	if path == noDisk {
@@ -151,7 +151,7 @@ func thisDisk(ctx context.Context, c *cli.Command) (*measure.Disk, error) {
 	return &d, nil
 }
 
-// usualDisk returns the largest file of the models that were downloaded, or the folder of the file at kept.
+// usualDisk returns the largest downloaded model file, or the folder of the cache file kept.
 func usualDisk(c *cli.Command, kept string) (string, error) {
 	largest, size := "", int64(0)
 	if h, err := modelname.Hub(c); err == nil {

@@ -54,9 +54,9 @@ func poolingFlag() cli.Flag {
 // embeddings are texts with their vectors.
 type embeddings struct {
 	texts   []string
-	vectors [][]float32 // one for each text; with pooling none for each token
-	each    bool        // vectors are of tokens
-	labels  []string    // labels of a reranker's numbers
+	vectors [][]float32 // one per text; without pooling one per token
+	each    bool        // the vectors belong to tokens
+	labels  []string    // labels of a reranker's scores
 	norm    int
 }
 
@@ -161,14 +161,13 @@ func embed(ctx context.Context, s *session.Session, texts []string, pooling engi
 	return e, nil
 }
 
-// How many numbers of a vector are shown: the first ones of each text if there are several texts, and the first and
-// last ones of a token.
+// Numbers shown of a vector: the first ones for each of several texts, or the first and last ones for each token.
 const (
 	shownOfText  = 16
 	shownOfToken = 3
 )
 
-// print writes what people read.
+// print writes e for people.
 func (e *embeddings) print(out io.Writer, pooling engine.Pooling) {
 	digits := 6
 	if e.norm == 0 {

@@ -8,13 +8,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 )
 
-// expects reports whether a command says what it will take: if somebody watches, or asked for it.
+// expects reports whether the command shows estimates: on a terminal, or if asked to.
 func expects(c *cli.Command) bool {
 	return c.Bool("verbose") || screen.Err.IsTerminal()
 }
 
-// expect makes o report on standard error how much memory loading a model takes, and how long generating this many
-// tokens will take; 0: their number is not known.
+// expect makes o print the memory that the model takes and the time for generating tokens; 0: an unknown number.
 func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	if !expects(c) {
 		return

@@ -23,7 +23,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// evalContext is the KV cache of all questions that are read at a time where -c is not given.
+// evalContext is the default size of the KV cache, shared by all questions that are read at a time.
 const evalContext = 4096
 
 func evalCommand() *cli.Command {
@@ -89,7 +89,7 @@ func runEval(ctx context.Context, c *cli.Command) error {
 
 func isTask(word string) bool { return slices.Contains(evaluate.TaskNames(), word) }
 
-// readTask reads a task's data, puts examples before the questions, and leaves those that are asked.
+// readTask reads a task's data, adds the examples before the questions, and keeps the questions to ask.
 func readTask(c *cli.Command, name string) (*evaluate.Task, error) {
 	t, err := evaluate.ReadTask(name, c.String("file"), c.String("scoring"))
 	if err != nil {
@@ -123,7 +123,7 @@ func readTask(c *cli.Command, name string) (*evaluate.Task, error) {
 	return t, nil
 }
 
-// scoreFlags returns the names of the flags that change what a model answers, beyond rounding.
+// scoreFlags returns the names of the flags that change a model's answers, beyond rounding.
 func scoreFlags() []string {
 	names := []string{"override-kv"}
 	for _, f := range slices.Concat(flags.Bound(), flags.Prediction(), flags.Adapters(), flags.Rope(), []cli.Flag{flags.Experts(), flags.CacheKeys(), flags.CacheValues()}) {
@@ -132,10 +132,10 @@ func scoreFlags() []string {
 	return names
 }
 
-// evalRun returns what names the samples of a run.
+// evalRun describes the run in its file of samples.
 func evalRun(c *cli.Command, t *evaluate.Task, m *powerinfer.Model, options map[string]string) evaluate.TaskRun {
 	info := m.Info()
-	const short = 16 // digits that tell models apart
+	const short = 16 // enough hexadecimal digits to tell models apart
 	options["sparse"], options["activation"], options[evaluate.TaskFingerprint] = info.Sparse.String(), info.Activation, m.Fingerprint()[:short]
 	for _, name := range scoreFlags() {
 		if c.IsSet(name) {
@@ -171,7 +171,7 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 	})
 }
 
-// openSamples opens the file of samples, and tells the user what it removes from it.
+// openSamples opens the file of samples, and tells the user what it removes from the file.
 func openSamples(name string, run evaluate.TaskRun) (*evaluate.TaskSamples, error) {
 	s, err := evaluate.OpenTaskSamples(name, run)
 	if err == nil && s.Torn > 0 {
@@ -212,7 +212,7 @@ func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) (err err
 		done++
 		bar.Count(done, len(left))
 		read += it.Bytes()
-		if done >= c.Int("parallel") { // the first ones are done at the same time
+		if done >= c.Int("parallel") { // the first ones finish at the same time
 			rest.Share(float64(read)/float64(all), int64(len(left)))
 		}
 		return samples.Add(evaluate.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
@@ -229,13 +229,13 @@ func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) (err err
 	return r.print(c.Bool("json"))
 }
 
-// choices gathers what became of a task's questions.
+// choices collects the scores of a task's questions.
 type choices struct {
 	task    *evaluate.Task
 	answers []map[string]float64 // [questions]
 }
 
-// resume restores the samples of an earlier run, and returns the questions that are left.
+// resume restores the samples of an earlier run and returns the remaining questions.
 func (e *choices) resume(done []evaluate.TaskSample) (left []int) {
 	before := map[string]*evaluate.TaskSample{}
 	for i := range done {
@@ -252,16 +252,16 @@ func (e *choices) resume(done []evaluate.TaskSample) (left []int) {
 	return left
 }
 
-// The text that the model reads before the questions, to learn how long they will take, and the amount of text from
-// which on such a trial is worthwhile.
+// A trial reads some text before the first question to estimate the run's time. It pays off for a run of worthTrial
+// times its length.
 const (
-	trialText  = 1 << 10 // bytes
-	trialRead  = 128     // tokens of that, at most
+	trialText  = 1 << 10 // bytes of the trial's text
+	trialRead  = 128     // tokens that it reads, at most
 	worthTrial = 16      // trials
 )
 
-// foretell estimates how long the remaining questions will take, from how fast the model reads the beginning of the
-// first one. all is the number of their bytes. clock tells the remaining time later.
+// foretell estimates how long the remaining questions take, from the speed at which the model reads the beginning of
+// the first one. all is the number of their bytes. clock shows the remaining time later.
 func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *progress.Remaining) error {
 	if all < worthTrial*trialText {
 		return nil
@@ -302,7 +302,7 @@ func (e *choices) figures() map[string]evaluate.TaskFigure {
 	return figures
 }
 
-// subjects returns the usual metric by subject; nil: there are no two.
+// subjects returns the main metric of each subject; nil if there are fewer than two.
 func (e *choices) subjects() map[string]evaluate.TaskFigure {
 	values := map[string][]float64{}
 	for i, a := range e.answers {
@@ -325,7 +325,7 @@ func (e *choices) subjects() map[string]evaluate.TaskFigure {
 type evalReport struct {
 	Task    string                         `json:"task"`
 	Scoring string                         `json:"scoring,omitempty"`
-	Main    string                         `json:"main"` // the metric by which the task's results are usually told
+	Main    string                         `json:"main"` // name of the task's main metric
 	Shots   int                            `json:"shots,omitempty"`
 	Drawn   *drawnQuestions                `json:"drawn,omitempty"` // nil: all were asked
 	Run     evaluate.TaskRun               `json:"run"`

@@ -23,13 +23,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// programTokens is the usual length of a completion, the publishers'.
+// programTokens is the default length of a completion, as published.
 const programTokens = 512
 
-// bytesOfToken is at least how many bytes of a program's prompt make a token, about.
+// bytesOfToken is a lower estimate of the bytes per token of a program's prompt.
 const bytesOfToken = 2
 
-// programContext returns the size of the KV cache for writing programs, with their prompts, parallel at a time.
+// programContext returns the size of the KV cache for writing programs, parallel at a time, with their prompts.
 func programContext(t *evaluate.Task, parallel, tokens int) int {
 	longest := 0
 	for i := range t.Programs {
@@ -115,7 +115,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	return report.print(c.Bool("json"))
 }
 
-// writePrograms makes the model write the missing programs, and returns all.
+// writePrograms makes the model write the missing programs, and returns all programs.
 func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all []evaluate.TaskSample, run evaluate.TaskRun, err error) {
 	parallel, tries := c.Int("parallel"), c.Int("tries")
 	m, err := openEval(ctx, c, parallel, programContext(t, parallel, c.Int("n-predict")))
@@ -130,7 +130,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all [
 	if tries == 1 && !c.IsSet("temp") {
 		chosen.Temperature = 0
 	}
-	if !c.IsSet("seed") { // so that the run can be continued
+	if !c.IsSet("seed") { // a fixed seed, so that the run can be continued
 		chosen.Seed = 1
 	}
 	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": fmt.Sprintf("%+v", chosen)}) // not as JSON, which has no infinite bias
@@ -151,7 +151,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all [
 	return slices.DeleteFunc(w.all, func(s evaluate.TaskSample) bool { return s.Try >= tries }), run, err
 }
 
-// programs is what a model writes for a task.
+// programs makes a model write a task's programs.
 type programs struct {
 	model    *powerinfer.Model
 	task     *evaluate.Task
@@ -163,11 +163,11 @@ type programs struct {
 	all []evaluate.TaskSample
 }
 
-// attempt is a program that is to be written: try number try of a question.
+// attempt is try number try of a program.
 type attempt struct{ program, try int }
 
-// left returns what is not written yet. All first tries come first, so that an interrupted run has some of every
-// question.
+// left returns the attempts that are not written yet. All first tries come first, so that an interrupted run covers
+// every question.
 func (w *programs) left(tries int) (left []attempt) {
 	type written struct {
 		id  string
@@ -187,13 +187,13 @@ func (w *programs) left(tries int) (left []attempt) {
 	return left
 }
 
-// trialTokens are written of the first programs, to learn how long all will take.
+// trialTokens is the number of tokens that the trial writes to estimate the run's time.
 const trialTokens = 32
 
-// foretell estimates how long writing the programs will take at most, parallel at a time, from how fast the model
-// writes the beginning of the first one. clock tells the remaining time.
+// foretell estimates how long the programs take at most, from the speed at which the model writes the beginning of the
+// first one. clock shows the remaining time.
 func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *progress.Remaining) error {
-	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
+	if len(left) < 2*parallel || w.most < 2*trialTokens { // hardly longer than the trial
 		return nil
 	}
 	begin := clock.Now()
@@ -257,9 +257,9 @@ func (w *programs) one(ctx context.Context, a attempt) (evaluate.TaskSample, err
 		text.WriteString(token.Text)
 	}
 	switch s.Result().Stopped {
-	case powerinfer.StoppedByCtx: // which is no error of the text
+	case powerinfer.StoppedByCtx: // not an error of the text
 		return evaluate.TaskSample{}, context.Cause(ctx)
-	case powerinfer.StoppedContext: // with more room it might have gone on
+	case powerinfer.StoppedContext: // with more room it might have continued
 		return evaluate.TaskSample{}, fmt.Errorf("%s: the context is full before the program ends; raise it with -c, or lower -n or -np", p.ID)
 	}
 	written := text.String()
@@ -295,11 +295,11 @@ func inParallel(ctx context.Context, n, parallel int, do func(ctx context.Contex
 	return context.Cause(ctx)
 }
 
-// programVerdict is what became of a program, for machines.
+// programVerdict is the JSON form of a program's result.
 type programVerdict struct {
 	ID     string `json:"task_id"`
 	Passed bool   `json:"passed"`
-	Why    string `json:"why,omitempty"` // it did not
+	Why    string `json:"why,omitempty"` // why it failed
 }
 
 // runPrograms runs the programs of samples, and returns pass@k.
@@ -319,7 +319,7 @@ func runPrograms(ctx context.Context, t *evaluate.Task, box *evaluate.Sandbox, s
 	if n := given - len(samples); n > 0 {
 		screen.Note(fmt.Sprintf("left out: %s of questions that are not asked for", quantity.Of(n, "sample")))
 	}
-	slices.SortStableFunc(samples, func(a, b evaluate.TaskSample) int { // as they come from several at a time, and from runs that were continued
+	slices.SortStableFunc(samples, func(a, b evaluate.TaskSample) int { // samples of parallel and continued runs are in any order
 		return cmp.Or(cmp.Compare(at[a.ID], at[b.ID]), cmp.Compare(a.Try, b.Try))
 	})
 	verdicts := make([]programVerdict, len(samples))

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestSandboxScripts needs a machine on which programs that a model wrote can be kept in.
+// TestSandboxScripts needs a machine that can confine programs.
 func TestSandboxScripts(t *testing.T) {
 	testenv.Thorough(t)
 	if _, err := evaluate.OpenSandbox(t.Context(), 0); errors.Is(err, evaluate.ErrNoSandbox) {

@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
-// ticking returns a clock by which every look at it takes a while, and what is told by it.
+// ticking returns a clock that advances by while at every look, and the lines that it shows.
 func ticking(while time.Duration) (r *progress.Remaining, told *[]string) {
 	told = new([]string)
 	at := time.Unix(1000, 0)
@@ -24,7 +24,7 @@ func ticking(while time.Duration) (r *progress.Remaining, told *[]string) {
 	return r, told
 }
 
-// TestForetell: before the first question the time of all of them is estimated, from a trial of known length.
+// TestForetell: before the first question, a trial of known length gives an estimate for all questions.
 func TestForetell(t *testing.T) {
 	t.Setenv("POWERINFER_PATIENCE", "2s")
 	const sequences = 2
@@ -42,7 +42,8 @@ func TestForetell(t *testing.T) {
 		left = append(left, i)
 		all += e.task.Items[i].Bytes()
 	}
-	// The trial reads 128 tokens. All questions have questions/2 times as many tokens as two of them.
+	// The trial reads 128 tokens of the two first questions together. All questions have questions/2 times as many
+	// tokens as these.
 	first := e.task.Items[0].Choices[0]
 	tokens := len(m.Tokenize(strings.Repeat(first.Context+first.Continuation, 2), true, false)) * questions / 2
 	for _, c := range []struct {

@@ -33,7 +33,7 @@ import (
 
 func init() { scriptPrograms["faulty"] = faulty }
 
-// faulty is powerinfer, but the test lets its changes of files fail.
+// faulty is powerinfer under a tracer that can make its changes of files fail.
 func faulty() {
 	path, err := exec.LookPath("powerinfer")
 	if err == nil {
@@ -45,24 +45,24 @@ func faulty() {
 
 var everyFault = flag.Bool("every-fault", false, "TestFaults lets every call fail in every way, which takes minutes")
 
-// writer is a command that writes files.
+// writer is a command that writes files, and how to test it.
 type writer struct {
 	name    string
-	before  string   // arguments of the command that leaves the older files; empty: there are none
+	before  string   // arguments of the command that writes the older files; empty: there are none
 	args    string   // arguments
-	stdin   string   // what is typed
-	files   []string // that it writes
-	grows   bool     // it adds lines to its file, and goes on in a later run
-	resumes string   // what is added to the arguments to go on
-	partial string   // how the names of files begin that it may leave for going on
-	varies  bool     // what is written differs from run to run: it is JSON
-	extra   string   // a file that the command does without, and says so
+	stdin   string   // its standard input
+	files   []string // files that it writes
+	grows   bool     // it appends lines to its file, which a later run continues
+	resumes string   // added to the arguments to continue
+	partial string   // prefix of the files that it may leave for continuing
+	varies  bool     // the output differs between runs: it is JSON
+	extra   string   // a file that the command can do without, and says so
 	slow    bool     // fewer faults are tried
 	env     []string
 	inputs  func(t *testing.T, in string) error // writes further inputs
 }
 
-// writers are all commands of the README that write files, and the others that do. A model is ../in/m.gguf there.
+// writers are all commands that write files, those of the README first. The model is ../in/m.gguf.
 func writers(hub string) []writer {
 	return []writer{
 		{name: "quantize", before: "quantize ../in/m.gguf q.gguf q8_0", args: "quantize ../in/m.gguf q.gguf q4_0", files: []string{"q.gguf"}},
@@ -87,9 +87,9 @@ func writers(hub string) []writer {
 	}
 }
 
-// TestFaults: whatever call of a command fails that changes a file, the older file is there or the new one, and a
-// command that did not write the new one says so in a line and by its exit status. Interrupted and short calls are
-// made again. Of a process that is killed the same is true of its files.
+// TestFaults: whichever system call fails while a command changes files, the old file or the new one is complete. A
+// command that did not write the new file prints a line and has an error status. Interrupted and short calls are
+// repeated. The files of a killed process are complete, too.
 func TestFaults(t *testing.T) {
 	testenv.Thorough(t)
 	hub := hubtest.New()
@@ -181,10 +181,10 @@ type faultRun struct {
 	names    map[string]struct{} // of all files in the folder before and after
 }
 
-// outcome says how a command ended.
+// outcome is how a command ended.
 type outcome struct {
 	calls  []faults.Call
-	at     int // number of the call that failed; -1: none did
+	at     int // index of the call that failed; -1: none did
 	status int // -1: it was killed
 	stderr string
 }
@@ -242,8 +242,8 @@ func faultName(f faults.Fault) string {
 	return unix.ErrnoName(f.Errno)
 }
 
-// faults chooses some of the calls for each kind of fault, or takes all. A call is named by its kind and by its number
-// among the calls of that kind, and one of thousands of writes is as likely as a rename.
+// faults chooses calls for each kind of fault, or takes all. Each kind of call is as likely as any other, however many
+// calls it has.
 func (f *faultRun) faults(t *testing.T, calls []faults.Call) (all []faults.Fault) {
 	add := func(most int, fault faults.Fault, possible func(c faults.Call) bool) {
 		counts, kinds := map[string]int{}, []string(nil)
@@ -286,7 +286,7 @@ func (f *faultRun) faults(t *testing.T, calls []faults.Call) (all []faults.Fault
 	return all
 }
 
-// check holds what a command left to the rules.
+// check checks a command's files and messages after a fault.
 func (f *faultRun) check(t *testing.T, dir, said string, fault faults.Fault, o outcome) {
 	t.Helper()
 	w := &f.w

@@ -12,13 +12,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// access says what a command does with the file that a flag or an argument names.
+// access says what a command does with a file that its flags or arguments name.
 type access int
 
 const (
 	reads access = iota
 	writes
-	writesFolder // files of a report in it
+	writesFolder // a report's files in this folder
 	ownFolder    // a folder of the program's own files
 )
 
@@ -30,15 +30,15 @@ func fileFlags() map[string]access {
 		"imatrix": reads, "in-file": reads, "beside": reads, "lora": reads, "samples": reads, "shots-file": reads, "model-draft": reads, "base": reads, "target-model-dir": reads, "tensor-type-file": reads,
 		"ssl-key-file": reads, "ssl-cert-file": reads,
 		"output": writes, "outfile": writes, "trace": writes, "html": writes, "log-file": writes, "store": writes,
-		"kl-divergence-base": writes, // but with --kl-divergence
-		"prompt-cache":       writes, // and reads what it wrote
+		"kl-divergence-base": writes, // only with --kl-divergence
+		"prompt-cache":       writes, // and reads its own files
 		"report":             writesFolder,
 		"work":               ownFolder,
 	}
 }
 
-// argumentAccess returns how a command accesses the files that its arguments name, in their order. By then, a model
-// that a word names has become the model of -m.
+// argumentAccess returns how a command accesses the files among its arguments, in their order. An argument that names
+// the model is not among them any more: it has become the value of -m.
 func argumentAccess(command string) []access {
 	switch command {
 	case "quantize":
@@ -51,7 +51,7 @@ func argumentAccess(command string) []access {
 	return nil
 }
 
-// guarded is action, which does not begin where a file that it writes is one that it reads.
+// guarded returns action with a check before it: no output file may be an input.
 func guarded(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		in, out := commandFiles(c)
@@ -62,7 +62,7 @@ func guarded(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// commandFiles returns the names that c's flags and arguments give of files to read and to write.
+// commandFiles returns the input and output files among c's flags and arguments.
 func commandFiles(c *cli.Command) (in, out []string) {
 	add := func(name string, a access) {
 		switch {
@@ -101,8 +101,8 @@ func commandFiles(c *cli.Command) (in, out []string) {
 	return in, out
 }
 
-// checkFiles refuses outputs that are inputs, by whatever name or link, and two outputs that are one file. A folder
-// among the inputs stands for the files in it, and the first part of a split model for all parts.
+// checkFiles refuses outputs that are inputs, by whatever name or link, and two outputs that are one file. An input
+// folder includes the files in it, and the first part of a split model includes all parts.
 func checkFiles(in, out []string) error {
 	if len(out) == 0 {
 		return nil
@@ -133,8 +133,8 @@ func checkFiles(in, out []string) error {
 	return nil
 }
 
-// sameFile reports whether two names lead to one file or folder. Devices do not count: a terminal may be read and
-// written.
+// sameFile reports whether two names lead to one file or folder. Devices do not count: a terminal can be both input and
+// output.
 func sameFile(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

@@ -9,14 +9,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/modelname"
 )
 
-// TestFileArguments: for every argument with a name that stands for a file or a folder, argumentAccess says whether it
-// is read or written.
+// TestFileArguments: argumentAccess knows every argument of a command that names a file or a folder.
 func TestFileArguments(t *testing.T) {
 	names := regexp.MustCompile(`\b(FILE|FOLDER|MODEL|IN|OUT|PREDICTORS)\b`)
 	seen := 0
 	for _, c := range command().Commands {
 		words := len(names.FindAllString(c.ArgsUsage, -1))
-		if modelname.Names(c.Name) { // the model, which becomes that of -m
+		if modelname.Names(c.Name) { // the model, which becomes the value of -m
 			words--
 		}
 		seen += words
@@ -29,8 +28,8 @@ func TestFileArguments(t *testing.T) {
 	}
 }
 
-// TestFileFlags: for every flag with a file or a folder in its help, it is known whether it is read or written, so that
-// no command can overwrite its input.
+// TestFileFlags: fileFlags knows every flag of a command that names a file or a folder, so that no command overwrites
+// its input.
 func TestFileFlags(t *testing.T) {
 	names := regexp.MustCompile("`(FILE|FOLDER)`")
 	known, seen := fileFlags(), 0

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 )
 
-// listDevices prints what --device may name.
+// listDevices prints the values of --device.
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
 )
 
-// TestHelpAllHasEveryFlag keeps subjects, which order --help-all, from losing a flag.
+// TestHelpAllHasEveryFlag: the order of --help-all by subject loses no flag.
 func TestHelpAllHasEveryFlag(t *testing.T) {
 	for _, c := range command().Commands {
 		list := c.VisibleFlags()

@@ -114,7 +114,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	told := false
 	chunks := fmt.Sprintf("chunks of %d tokens", o.Context)
-	var left *progress.Remaining // counts, as bar does, from where loading ends
+	var left *progress.Remaining // starts, like bar, when loading ends
 	loaded := sync.OnceFunc(func() {
 		left = progress.NewRemaining(chunks)
 		bar = progress.New("importances", progress.Windows)
@@ -125,7 +125,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 			told = true
 			screen.Note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
-		if done == total { // which it never is where the file has tensors that are not needed
+		if done == total { // never reached if the file has tensors that are not needed
 			loaded()
 		}
 	}
@@ -185,7 +185,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	return nil
 }
 
-// matrixFile is the file that importances are written to.
+// matrixFile is the output file of imatrix.
 type matrixFile struct {
 	path  string
 	older bool
@@ -208,8 +208,8 @@ func matrixWriter(c *cli.Command) (*matrixFile, error) {
 	return w, atomicfile.Check(w.path, kind)
 }
 
-// partial returns a free name for the file that holds the collected data until all text is read. Such files of
-// interrupted runs stay; partial tells the user about those that are not among the inputs.
+// partial returns a free name for the file of the collected data while text is read. Such files of interrupted runs
+// stay; partial tells the user about those that are not among the inputs.
 func (w *matrixFile) partial(inputs []string) string {
 	for n := 1; ; n++ {
 		name := w.path + ".partial"

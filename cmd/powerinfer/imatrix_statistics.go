@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
 )
 
-// showStatistics prints a line for each tensor, and the means of each layer, weighed by the tensors' elements.
+// showStatistics prints a line for each tensor, and each layer's means, weighted by the tensors' elements.
 func showStatistics(out io.Writer, m *collect.Matrix) error {
 	type layer struct{ elems, sum, outlying, alike float64 }
 	layers := map[int]*layer{}

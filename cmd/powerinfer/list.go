@@ -56,7 +56,7 @@ func listCommand() *cli.Command {
 type listed struct {
 	hub.Model
 	*hub.Details
-	Error string `json:"error,omitempty"` // why its file cannot be read
+	Error string `json:"error,omitempty"` // why the file cannot be read
 }
 
 // newListed reads the header of a complete model.
@@ -76,7 +76,7 @@ func newListed(m hub.Model) listed {
 	return l
 }
 
-// MarshalJSON writes one field "quant": the file's name is more exact where types are mixed.
+// MarshalJSON writes one field "quant": the file's name is more exact for mixtures of types.
 func (l listed) MarshalJSON() ([]byte, error) {
 	type plain struct {
 		hub.Model
@@ -100,7 +100,7 @@ func (l *listed) quant() string {
 	return l.Model.Quant
 }
 
-// state says whether a model can be used.
+// state says in a word whether a model can be used.
 func (l *listed) state() string {
 	switch {
 	case l.Error != "":

@@ -11,16 +11,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// A llamaFlag is a flag of llama.cpp that asks for something we do anyway. It is accepted so that commands written for
-// llama.cpp work unchanged.
+// llamaFlag is a flag of llama.cpp with no effect here. It is accepted so that commands written for llama.cpp work
+// unchanged.
 type llamaFlag struct {
 	names []string
-	value bool   // it has a value
-	why   string // it changes nothing
+	value bool   // the flag takes a value
+	why   string // why it has no effect
 }
 
-// grantedFlags returns llama.cpp's flags that are taken with a note: what they wish for is so anyway, or it is about
-// speed alone and decided in another way here.
+// grantedFlags returns the flags of llama.cpp that are accepted with a note: they ask for what always holds here, or
+// for a matter of speed that is decided in another way.
 func grantedFlags() []llamaFlag {
 	const (
 		taskset     = "start it with taskset to bind it to cores"
@@ -130,7 +130,7 @@ func grantedFlags() []llamaFlag {
 	}
 }
 
-// granted returns why a flag of llama.cpp's would change nothing, and whether it is one of grantedFlags.
+// granted returns why a flag of llama.cpp has no effect, and whether it is among grantedFlags.
 func granted(name string) (why string, ok bool) {
 	for _, f := range grantedFlags() {
 		if slices.Contains(f.names, name) {
@@ -140,8 +140,8 @@ func granted(name string) (why string, ok bool) {
 	return "", false
 }
 
-// grant adds to a command that loads a model the flags of grantedFlags that it lacks, hidden. If a user gave any of
-// them, one note names them.
+// grant adds the missing ones of grantedFlags, hidden, to a command that loads a model. One note names those that a
+// user gives.
 func grant(c *cli.Command) {
 	own := map[string]bool{}
 	for _, f := range c.Flags {
@@ -173,7 +173,7 @@ func grant(c *cli.Command) {
 	}
 }
 
-// noteGranted tells in one line which flags change nothing, and why.
+// noteGranted prints one line about flags without effect, and why.
 func noteGranted(c *cli.Command, flags []llamaFlag) {
 	var whys []string
 	by := map[string][]string{}
@@ -194,11 +194,11 @@ func noteGranted(c *cli.Command, flags []llamaFlag) {
 	}
 }
 
-// benchValues are flags that take no value here and one in llama-bench: 0, 1, or a list of them.
+// benchValues are the flags that take no value here, but 0, 1 or a list of them in llama-bench.
 var benchValues = []string{"mmap", "mmp", "direct-io", "dio", "no-op-offload", "nopo", "no-host"}
 
-// withOptionalValues joins flags to the value after them if the value is optional in llama.cpp: -fa, and in llama-bench
-// the flags of benchValues.
+// withOptionalValues joins flags with the values that are optional in llama.cpp: of -fa, and in llama-bench of
+// benchValues.
 func withOptionalValues(args []string) []string {
 	bench := len(args) > 1 && args[1] == "bench"
 	var out []string

@@ -23,8 +23,7 @@ func ownFlags() map[string]bool {
 	return names
 }
 
-// TestMissingFlags: each of llama.cpp's flags that run or serve does not have is named once and has something to do
-// instead.
+// TestMissingFlags: each flag of llama.cpp that run or serve lacks is listed once, with advice.
 func TestMissingFlags(t *testing.T) {
 	have := func(name string) map[string]bool {
 		names := map[string]bool{}
@@ -52,8 +51,8 @@ func TestMissingFlags(t *testing.T) {
 	}
 }
 
-// TestLlamaFlags: every flag of llama.cpp's is one of ours or has something to do instead: those in testdata, and those
-// in the llama.cpp that POWERINFER_LLAMA_CPP names, a checkout of its sources. -h and --version are the library's.
+// TestLlamaFlags: every flag of llama.cpp exists here or has advice. The flags come from testdata, and from the
+// checkout of llama.cpp that POWERINFER_LLAMA_CPP names. The library provides -h and --version.
 func TestLlamaFlags(t *testing.T) {
 	own := ownFlags()
 	own["h"], own["help"], own["version"] = true, true, true

@@ -29,17 +29,17 @@ func main() {
 	os.Exit(execute(os.Args))
 }
 
-// Exit statuses. A command that a signal ended has the shell's status for it: statusSignal and the signal's number.
+// Exit statuses. A command that a signal ended has the shell's status for it: statusSignal plus the signal's number.
 const (
 	statusError       = 1
 	statusSignal      = 128
 	statusInterrupted = statusSignal + int(syscall.SIGINT)
 )
 
-// grace is the time that an interrupted command has to end by itself: a step on a large model can take longer.
+// grace is how long an interrupted command may take to end by itself: a step of a large model can take longer.
 const grace = time.Second
 
-// savingGrace is the time of commands that save what they did until then.
+// savingGrace is the grace of commands that save their work.
 const savingGrace = time.Minute
 
 type endingKey struct{}
@@ -51,11 +51,11 @@ func allowEnding(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errInterrupted ends a command that was interrupted; its user knows.
+// errInterrupted ends an interrupted command without a message.
 var errInterrupted = errors.New("interrupted")
 
-// endingSignals returns those that ask a command to end: Ctrl-C, kill, and a terminal that was closed, unless nohup has
-// that one ignored.
+// endingSignals returns the signals that ask a command to end: Ctrl-C, kill, and a closed terminal, unless nohup
+// ignores it.
 func endingSignals() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -64,8 +64,8 @@ func endingSignals() []os.Signal {
 	return list
 }
 
-// execute runs the command line and returns the exit status. A first signal that asks to end cancels the command's
-// context, which ends a generation between two tokens; a second one ends the process at once.
+// execute runs the command line and returns the exit status. The first ending signal cancels the command's context,
+// which stops a generation between two tokens. The second ends the process at once.
 func execute(args []string) int {
 	cli.HelpPrinter = help.Print
 	var ending atomic.Int64
@@ -100,7 +100,7 @@ func execute(args []string) int {
 		return 0
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return status
-	case readerLeft(err): // what reads the output has seen enough
+	case readerLeft(err): // the reader of the output has closed it
 		return statusError
 	}
 	fmt.Fprintln(screen.Err, screen.Lines("powerinfer: "+screen.Error(err)))
@@ -125,7 +125,7 @@ func runCommandLine(ctx context.Context, args []string) error {
 	return err
 }
 
-// written remembers the first error of writing to it, which cli drops when it prints help.
+// written remembers its first write error, because cli drops it when it prints help.
 type written struct {
 	to  io.Writer
 	err error
@@ -139,7 +139,7 @@ func (w *written) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// withCommand makes a bare `powerinfer -m … -p …` mean run, and `powerinfer` on a terminal chat.
+// withCommand inserts the command that a command line lacks: run before flags, chat on a terminal without arguments.
 func withCommand(args []string) []string {
 	if len(args) == 1 && screen.Interactive() {
 		return append(slices.Clone(args), "chat")
@@ -202,7 +202,7 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 	return root
 }
 
-// commandsFor gives commands the purpose under which help lists them.
+// commandsFor sets the purpose under which help lists commands.
 func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 	for _, c := range list {
 		c.Category = purpose
@@ -210,7 +210,7 @@ func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 	return list
 }
 
-// usageError keeps a mistyped flag to one line instead of a page of help, and names the nearest flag.
+// usageError reports a mistyped flag in one line instead of a page of help, and names the nearest flag.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
@@ -239,7 +239,7 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return fmt.Errorf("%w; see %s --help", err, c.FullName())
 }
 
-// commandsWith returns the names of the commands that have a flag and show it.
+// commandsWith returns the names of the commands that show a flag.
 func commandsWith(root *cli.Command, flag string) string {
 	var names []string
 	for _, c := range root.VisibleCommands() {
@@ -253,7 +253,7 @@ func commandsWith(root *cli.Command, flag string) string {
 	return strings.Join(names, "")
 }
 
-// noCommand is the root's action, which runs where no command was named.
+// noCommand is the root's action, for command lines without a command.
 func noCommand(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
 		return unknownCommand(c, name)

@@ -33,7 +33,7 @@ func modelsCommand() *cli.Command {
 	}
 }
 
-// shortsMachine returns this machine, or the one that --machine describes.
+// shortsMachine returns this machine, or the machine of --machine.
 func shortsMachine(ctx context.Context, c *cli.Command) (m shortlist.Machine, err error) {
 	if c.String("machine") == "" {
 		memory, err := hw.ReadMemory()

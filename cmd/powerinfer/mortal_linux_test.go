@@ -12,8 +12,8 @@ import (
 
 func init() { scriptPrograms["mortal"] = mortal }
 
-// mortal is powerinfer, but the kernel ends it, so that it cannot end in order, where a file that it writes would grow
-// beyond a number of bytes; what fits is written: mortal BYTES ARGS...
+// mortal runs powerinfer with a limit on the size of its files: mortal BYTES ARGS... The kernel kills the process,
+// without warning, when a write exceeds the limit. Earlier bytes are written.
 func mortal() {
 	limit, err := strconv.ParseUint(os.Args[1], 10, 64)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// inspectNeurons prints what is known of f's neurons, and writes the report to a folder if one is named.
+// inspectNeurons prints f's statistics of neurons, and writes the report if a folder is named.
 func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
 	p, err := reportOf(f)
 	if err != nil {
@@ -79,7 +79,7 @@ func reportOf(f *gguf.File) (*neuronreport.Report, error) {
 	return p, nil
 }
 
-// preparedReport has predictors and what was measured, too.
+// preparedReport adds predictors and measurements to the report.
 func preparedReport(name string, f *gguf.File, info *prepared.Info) (*neuronreport.Report, error) {
 	p, err := neuronreport.New(name, info.Stats())
 	if err != nil {
@@ -101,7 +101,7 @@ func preparedReport(name string, f *gguf.File, info *prepared.Info) (*neuronrepo
 	return p, nil
 }
 
-// facts returns what a prepared file says of itself.
+// facts returns what a prepared file says about itself.
 func facts(info *prepared.Info) []neuronreport.Fact {
 	var list []neuronreport.Fact
 	add := func(name, format string, args ...any) {
@@ -137,8 +137,8 @@ func reportFiles() []string {
 	return []string{reportPage, reportCurves, reportRanks, reportMap, reportReuse}
 }
 
-// checkReport refuses a folder that has a page or pictures with a report's names unless they are an earlier report's.
-// Pictures do not show where they come from, but the page next to them does.
+// checkReport refuses a folder with a page or pictures of a report's names, unless an earlier report wrote them.
+// Pictures do not show their origin, but the page next to them does.
 func checkReport(dir string) error {
 	page := filepath.Join(dir, reportPage)
 	if err := atomicfile.Check(page, atomicfile.Matches("a report's page", `(?s)^<!doctype html>.*<title>(Neurons|Experts) of `)); err != nil {
@@ -158,7 +158,7 @@ func checkReport(dir string) error {
 	return nil
 }
 
-// writeReport writes one page with everything, and its pictures as files of their own.
+// writeReport writes one page with everything, and its pictures as separate files.
 func writeReport(dir string, p *neuronreport.Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		var cause *fs.PathError

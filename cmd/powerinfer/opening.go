@@ -36,7 +36,7 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	return openWith(path, list)
 }
 
-// openWith opens the model at path, the embedded one if that is empty, with keys of its metadata replaced.
+// openWith opens the model at path, or the embedded one if path is empty, with overridden metadata.
 func openWith(path string, overrides []string) (f *gguf.File, err error) {
 	if path == "" {
 		f, err = gguf.Parse(demo.Name, demo.Model())
@@ -52,8 +52,7 @@ func openWith(path string, overrides []string) (f *gguf.File, err error) {
 	return f, nil
 }
 
-// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what
-// the flags say.
+// open opens the model of -m, or the embedded one, with a progress bar. adjust, if not nil, changes the options.
 func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options)) (*powerinfer.Model, error) {
 	o, err := flags.ReadOptions(c)
 	if err != nil {
@@ -73,7 +72,7 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 	return powerinfer.Open(ctx, path, o)
 }
 
-// openSession opens the model that -m names, or the embedded one, with a progress bar, for sequences texts at a time.
+// openSession opens the model of -m, or the embedded one, with a progress bar, for this many sequences.
 func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.Session, error) {
 	o, err := flags.ReadServed(c, sequences)
 	if err != nil {
@@ -95,7 +94,7 @@ func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.S
 	return s, nil
 }
 
-// showLoading shows how far loading with o is, until the function that it returns is called.
+// showLoading shows the progress of loading with o until finish is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
 	measuring, compiling, bar := progress.New("measuring", progress.Runs), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)
 	writing := progress.New("writing the file of neurons, once", progress.Bytes)
@@ -106,16 +105,16 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 		write()
 		writing.Set(done, total)
 	}
-	begin, compile := sync.OnceFunc(bar.Starts), sync.OnceFunc(compiling.Starts) // when the machine has been measured
-	var waits, over atomic.Bool                                                  // for shaders: then what is loaded is not what takes time
+	begin, compile := sync.OnceFunc(bar.Starts), sync.OnceFunc(compiling.Starts) // once the machine has been measured
+	var waits, over atomic.Bool                                                  // waits: loading waits for shaders; over: loading has ended
 	o.Compiling = func(gpu string, done, total int) {
-		if over.Load() { // what is not needed at first goes on
+		if over.Load() { // shaders that are not needed at first continue
 			return
 		}
 		compile()
 		compiling.Say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
 		compiling.Set(int64(done), int64(total))
-		if waits.Store(done < total); done == total { // so far: more may be asked for
+		if waits.Store(done < total); done == total { // more may be asked for later
 			compiling.Finish()
 			compiling.Starts()
 		}
@@ -150,7 +149,7 @@ func readText(c *cli.Command) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// readFile returns the content of a file, which may have at most most bytes; "-" is standard input.
+// readFile returns the content of a file of at most most bytes; "-" is standard input.
 func readFile(name string, most int64) (string, error) {
 	if name == "-" {
 		data, err := wholefile.ReadFrom(os.Stdin, most)

@@ -29,11 +29,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// evil is a text that commands a terminal in many ways: sequences in 7 and 8 bits, C1 as characters, a line written
-// over, marks of direction, and text that is not seen.
+// evil is a text that tries to command a terminal: 7-bit and 8-bit sequences, C1 characters, an overwritten line, marks
+// of direction, and invisible text.
 const evil = "\x1b]0;pwned\x07\x1b[2J\x1b[31m\x9b31m\u009b31m\u0090\rover\b\x7f\u202eexe.txt\u2066\u2028x\U000E0041\ufeff"
 
-// shownBy runs powerinfer in a pseudo-terminal and returns all that it wrote there.
+// shownBy runs powerinfer in a pseudo-terminal and returns its output there.
 func shownBy(t *testing.T, folder, stdin string, env []string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("powerinfer")
@@ -56,7 +56,7 @@ func shownBy(t *testing.T, folder, stdin string, env []string, args ...string) s
 	defer tty.Close()
 	timer := time.AfterFunc(processLimit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
-	all, _ := io.ReadAll(tty) // ends with EIO where the program has ended
+	all, _ := io.ReadAll(tty) // ends with EIO when the program has ended
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func shownBy(t *testing.T, folder, stdin string, env []string, args ...string) s
 	return string(all)
 }
 
-// ours are the escape sequences of this program: SGR, what erases and moves, and what bars of progress write.
+// ours matches the escape sequences of this program: SGR, erasing and moving, and progress bars.
 var ours = regexp.MustCompile(`\x1b\[(?:[0-9]{1,2}(?:;[0-9]{1,2})*m|0?m|K|J|[0-9]+A|\?2004[hl])`)
 
 // harmless checks that the terminal got no escape sequences except our own.
@@ -85,8 +85,8 @@ func harmless(t *testing.T, shown string, sequences bool) {
 	}
 }
 
-// writeEvil writes the embedded model with evil in every text that it holds, and its tensors' names where tensors says
-// so, and returns the file's name, which has it, too.
+// writeEvil writes the embedded model with evil in every text and in the file's name, which it returns. change edits
+// keys and tensors.
 func writeEvil(t *testing.T, folder string, change func(keys []gguf.KV, tensors []gguf.Source)) string {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -142,7 +142,7 @@ func valued(key string, value any) func([]gguf.KV, []gguf.Source) {
 	}
 }
 
-// TestForeignText: whatever a model's file says, no command passes it to a terminal as it is.
+// TestForeignText: no command passes text from a model's file to a terminal unfiltered.
 func TestForeignText(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -239,7 +239,7 @@ func TestForeignText(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: likewise what servers and the hub answer.
+// TestForeignAnswers: nor text from servers and the hub.
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -19,11 +19,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// perplexityContext is llama.cpp's window where -c is not given.
+// perplexityContext is the default window, as in llama.cpp.
 const perplexityContext = 512
 
-// perplexityOutputs is the number of rows of logits held at a time, set through Limits.Sequences: 128 rows of a
-// vocabulary of 150k are 75 MiB.
+// perplexityOutputs is the number of rows of logits held at a time, set through Limits.Sequences. 128 rows of a
+// vocabulary of 150k take 75 MiB.
 const perplexityOutputs = 128
 
 func perplexityCommand() *cli.Command {
@@ -116,8 +116,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-// divergence compares the model's predictions with saved ones. It takes the text and the context from the saved
-// predictions.
+// divergence compares the model's predictions with saved ones. It takes the text and the window from these.
 func divergence(ctx context.Context, c *cli.Command) error {
 	path := c.String("kl-divergence-base")
 	switch {
@@ -182,8 +181,8 @@ func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Mo
 	return m, nil
 }
 
-// running writes figures to standard output as they come. On a terminal, where the progress bar has the line, it keeps
-// them until the bar is done.
+// running writes figures to standard output as they come. On a terminal it holds them until the progress bar is done
+// with the line.
 type running struct {
 	io.Writer
 	kept *strings.Builder

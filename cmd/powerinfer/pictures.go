@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// plannedTower returns a sentence about what the model's tower takes; empty: there is none.
+// plannedTower returns a sentence about the memory of the model's tower; empty if there is no tower.
 func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 	if c.IsSet("describe") {
 		return "", nil
@@ -48,11 +48,11 @@ func imageFlag() cli.Flag {
 	})[0]
 }
 
-// readImages returns the pictures that --image names.
+// readImages returns the pictures of --image.
 func readImages(c *cli.Command) (all []attachment.Picture, err error) {
 	for _, list := range c.StringSlice("image") {
 		names := strings.Split(list, ",")
-		if _, err := os.Stat(list); err == nil { // a name with commas
+		if _, err := os.Stat(list); err == nil { // a file name with commas
 			names = []string{list}
 		}
 		for _, name := range names {
@@ -66,8 +66,8 @@ func readImages(c *cli.Command) (all []attachment.Picture, err error) {
 	return all, nil
 }
 
-// withPictures returns the tokens of a text that is continued, with pictures in the places of marks in it, or before
-// it. It makes g show the pictures.
+// withPictures returns the tokens of a text, with pictures in the places of its marks, or before the text if it has
+// none. It sets g.Pictures.
 func withPictures(m *powerinfer.Model, text string, pictures []attachment.Picture, g *powerinfer.Generation) ([]int32, error) {
 	if !strings.Contains(text, attachment.Mark) {
 		text = strings.Repeat(attachment.Mark, len(pictures)) + text

@@ -2,5 +2,5 @@
 
 package main
 
-// readerLeft has nothing to say: a signal ends a process that writes to a pipe nobody reads.
+// readerLeft reports false: on this system a signal ends a process that writes to a closed pipe.
 func readerLeft(error) bool { return false }

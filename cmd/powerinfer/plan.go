@@ -59,7 +59,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 	}
 }
 
-// machineFlag describes a machine to plan for, instead of this one.
+// machineFlag names another machine to plan for.
 func machineFlag() cli.Flag {
 	return &cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, its RAM as 64:60 (GiB and GB/s), or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"}
 }
@@ -80,7 +80,7 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	b, close, err := planned(c)
+	cost, close, err := planned(c)
 	defer close()
 	if err != nil {
 		return err
@@ -89,10 +89,11 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := planRAM(c, &b, m, &o); err != nil {
+	if err := planSSD(c, m); err != nil {
 		return err
 	}
-	if err := planSSD(c, m); err != nil {
+	b, err := planSteps(c, cost, m, &o)
+	if err != nil {
 		return err
 	}
 	d, err := planreport.New(b, m, o)
@@ -127,60 +128,68 @@ func plan(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// planned returns the model to plan for; close closes its file, when the plan is made.
-func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
+// planned returns the cost of the model to plan for as a function of its steps' UBatch. close closes its file once the plan
+// is made.
+func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), close func(), err error) {
 	close = func() {}
 	ctxSize := c.Int("ctx-size")
 	if ctxSize < 0 || ctxSize > 1<<30 {
-		return b, close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
+		return nil, close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
 	}
 	o := engine.Options{Limits: engine.Limits{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}}
 	for name, v := range map[string]int{"batch-size": o.Batch, "ubatch-size": o.UBatch} {
 		if v < 0 || v > 1<<30 {
-			return b, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+			return nil, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
 	types, err := flags.ReadCacheTypes(c)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	if flags.DraftsBy(c, flags.DraftSimple) {
-		return b, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", flags.DraftSimple)
+		return nil, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", flags.DraftSimple)
 	}
 	drafts, err := flags.ReadDrafts(c)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	o.Drafts.Most, o.Drafts.Further = max(0, drafts), flags.DraftsBy(c, flags.DraftMTP)
-	step := o.LargestStep()
+	largest := func(ubatch int) int {
+		with := o
+		with.UBatch = ubatch
+		return with.LargestStep()
+	}
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
-			return b, close, errors.New("-m and --describe both name a model; give one")
+			return nil, close, errors.New("-m and --describe both name a model; give one")
 		}
 		if o.GuessesFurther() {
-			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
+			return nil, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
 		}
 		if ctxSize == 0 {
 			ctxSize = diagnosis.Context
 		}
-		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), CacheTypes: types})
-		return b, close, err
+		of := modelcost.Options{Context: ctxSize, Drafts: o.DraftRows(), CacheTypes: types}
+		return func(ubatch int) (modelcost.Cost, error) {
+			of.UBatch = largest(ubatch)
+			return modelcost.Described(text, of)
+		}, close, nil
 	}
 	mode, err := flags.ReadSparse(c)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	bound, err := flags.ReadBound(c)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	skip, err := flags.ReadLeaveOut(c, bound)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	f, err := openModel(c)
 	if err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	var head *gguf.File
 	close = func() {
@@ -190,12 +199,12 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		}
 	}
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Skip: skip, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
+		Context: ctxSize, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Skip: skip, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	so := session.Options{Engine: o}
 	if so.Draft, _, err = flags.ReadDraftModel(c); err != nil {
-		return b, close, err
+		return nil, close, err
 	}
 	if head = so.OpenHeadBeside(f); head != nil {
 		of.Head, of.Further = head, true
@@ -206,44 +215,69 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			err = config.CanGuessFurther()
 		}
 		if err != nil {
-			return b, close, fmt.Errorf("--spec-type %s: %s: %w", flags.DraftMTP, f.Path, err)
+			return nil, close, fmt.Errorf("--spec-type %s: %s: %w", flags.DraftMTP, f.Path, err)
 		}
 	}
 	if path := c.String("stats"); path != "" {
 		if of.Stats, err = session.TakeStatistics(f, path, of.Activation); err != nil {
-			return b, close, err
+			return nil, close, err
 		}
 	}
-	b, err = modelcost.Of(f, of)
-	return b, close, err
+	return func(ubatch int) (modelcost.Cost, error) {
+		of.UBatch = largest(ubatch)
+		return modelcost.Of(f, of)
+	}, close, nil
 }
 
-// planRAM sets in o how much of the machine's RAM the model may take.
-func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.Options) error {
+// planSteps returns the cost of a model with steps as long as the engine takes them, and sets in o how much of the
+// machine's RAM the model may take.
+func planSteps(c *cli.Command, cost func(ubatch int) (modelcost.Cost, error), m *planner.Machine, o *planner.Options) (b modelcost.Cost, err error) {
 	budget, err := flags.ReadRAM(c)
 	if err != nil {
-		return err
-	}
-	e := engine.Options{Limits: engine.Limits{Context: b.Context, Batch: c.Int("batch-size"), Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
-	if c.IsSet("ubatch-size") {
-		e.UBatch = b.Step
-	}
-	need, err := e.Least(b.File, placement.Layout{})
-	if err != nil {
-		return err
+		return b, err
 	}
 	available := int64(math.MaxInt64)
 	if m.Memory > 0 {
 		available = int64(m.Memory)
 	}
-	if room := engine.RoomIn(available, budget); m.Memory > 0 || budget != nil {
-		o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
-		o.RAM.OnDisk -= e.LongSteps(b.File, need, room.OnDisk)
+	room := engine.RoomIn(available, budget)
+	chosen := 0
+	if c.IsSet("ubatch-size") {
+		chosen = c.Int("ubatch-size")
 	}
-	return nil
+	var e engine.Options
+	with := func(ubatch int) (*planner.Planner, error) {
+		if b, err = cost(ubatch); err != nil {
+			return nil, err
+		}
+		e = engine.Options{
+			Limits:  engine.Limits{Context: b.Context, Batch: c.Int("batch-size"), UBatch: ubatch, Sequences: b.Outputs},
+			Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode},
+		}
+		need, err := e.Least(b.File, placement.Layout{})
+		if err != nil {
+			return nil, err
+		}
+		if m.Memory > 0 || budget != nil {
+			o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
+		}
+		silent := *o
+		silent.Notice = nil // the report's planner tells the same
+		return planner.With(m, b, silent), nil
+	}
+	p, err := with(chosen)
+	if err != nil || e.Fits(b.File, placement.Layout{}, room.Whole) {
+		return b, err
+	}
+	short := e
+	_, step, err := session.LongSteps(&short, b.File, room, p, with)
+	if err == nil && step != e.UBatch { // long steps were tried in vain
+		_, err = with(step)
+	}
+	return b, err
 }
 
-// planSSD adds the described SSD to m, if there is one.
+// planSSD adds the described SSD, if any, to m.
 func planSSD(c *cli.Command, m *planner.Machine) error {
 	if !c.IsSet("ssd") {
 		return nil
@@ -256,8 +290,8 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 	return nil
 }
 
-// withDisk returns d planned anew with how fast the disk of the model's file is read, which takes some seconds to measure
-// where nobody has. Of other machines, and of models that are described, nothing can be measured.
+// withDisk plans d again with the speed of the disk of the model's file. Measuring takes some seconds, once. Other
+// machines and described models cannot be measured.
 func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b modelcost.Cost, m *planner.Machine, o planner.Options) (*planreport.Report, error) {
 	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || flags.IsDemo(c) {
 		return d, nil
@@ -280,7 +314,7 @@ func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b model
 // planMachine returns the machine to plan for.
 func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*planner.Machine, error) {
 	var m *planner.Machine
-	var why, err error // there is no GPU
+	var why, err error // why there is no GPU
 	if name := c.String("machine"); name != "" {
 		m, err = describedMachine(name)
 	} else {
@@ -313,7 +347,7 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	return m, nil
 }
 
-// describedMachine returns the machine of --machine.
+// describedMachine returns the machine that --machine describes.
 func describedMachine(name string) (*planner.Machine, error) {
 	if strings.HasPrefix(name, "pc-") {
 		return planner.PC(name)
@@ -328,7 +362,7 @@ func describedMachine(name string) (*planner.Machine, error) {
 	return planner.Measured(figures), nil
 }
 
-// describedRAM returns the machine that GIB:GB/S describes, or nil: other texts are files.
+// describedRAM returns the machine of GIB:GB/S, or nil for other texts, which name files.
 func describedRAM(text string) *planner.Machine {
 	s, r, ok := sizeAndSpeed(text)
 	if !ok {
@@ -345,7 +379,7 @@ func sizeAndSpeed(text string) (size, speed float64, ok bool) {
 	return size, speed, ok && err1 == nil && err2 == nil && size > 0 && size <= 1<<20 && speed >= 1 && speed <= 1e5
 }
 
-// describedGPU adds GIB:GB/S to m.
+// describedGPU adds a GPU of GIB:GB/S to m.
 func describedGPU(m *planner.Machine, text string) error {
 	s, r, ok := sizeAndSpeed(text)
 	if !ok {

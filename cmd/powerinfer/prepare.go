@@ -117,7 +117,7 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// calibrationOptions reads calibrationFlags, for an output of a kind, and opens the model.
+// calibrationOptions reads calibrationFlags for an output of this kind, and opens the model.
 func calibrationOptions(c *cli.Command, kind atomicfile.Kind) (o prepare.Options, f *gguf.File, err error) {
 	o = prepare.Options{
 		Out: c.String("output"), Files: c.StringSlice("file"), Tokens: c.Int("tokens"), Work: c.String("work"), KeepWork: c.Bool("keep-work"),
@@ -155,8 +155,8 @@ func parseSize(s string) (int64, error) {
 	return int64(n * float64(int64(1)<<shift)), nil
 }
 
-// sayResume says how an interrupted run goes on, as soon as ctx ends, since the run's last step may take long. The
-// function that it returns must be called at the end; it says so where there was no time yet.
+// sayResume tells, as soon as ctx ends, how to resume the run, because the run's last step may take long. The caller
+// calls the returned function at the end; it tells what could not be told yet.
 func sayResume(ctx context.Context) func() {
 	say := sync.OnceFunc(func() { fmt.Fprintln(screen.Err, "interrupted; the same command with --resume goes on") })
 	stop := context.AfterFunc(ctx, say)
@@ -167,13 +167,13 @@ func sayResume(ctx context.Context) func() {
 	}
 }
 
-// bars shows the stages of a run one after the other.
+// bars shows one progress bar for each stage of a run.
 type bars struct {
 	stage prepare.Stage
 	bar   *progress.Bar
 }
 
-// newBars lets o tell of its stages.
+// newBars makes o report its stages.
 func newBars(o *prepare.Options) *bars {
 	b := &bars{}
 	note := func(format string, args ...any) {
@@ -249,7 +249,7 @@ func printReport(out io.Writer, name string, rep *prepare.Report, o prepare.Opti
 	return printCurve(out, rep.Curve, bound)
 }
 
-// printCurve prints a line for each setting that was measured, and marks the one that runs within the bound.
+// printCurve prints a line for each measured setting, and marks the one that runs within the bound.
 func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	setting, weights := "threshold", "feed-forward weights"
@@ -323,7 +323,7 @@ func printPrepared(out io.Writer, r *prepare.Report) error {
 	return nil
 }
 
-// advise says what a user should know about the result.
+// advise prints advice about the result.
 func advise(r *prepare.Report, o prepare.Options) {
 	note := func(format string, args ...any) { fmt.Fprintf(screen.Err, "note: "+format+"\n", args...) }
 	switch q := r.Measured; {

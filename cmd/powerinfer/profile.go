@@ -79,7 +79,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// countedReport returns the report of what a run counted: neurons, or experts.
+// countedReport returns the report of a run's counts of neurons or experts.
 func countedReport(name string, rep *prepare.Report) (*neuronreport.Report, error) {
 	if rep.Experts != nil {
 		return neuronreport.NewExperts(name, rep.Experts)

@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// promptCacheFlags are of run: llama.cpp's of its completion tool.
+// promptCacheFlags returns the flags of run for prompt caches, as in llama.cpp's completion tool.
 func promptCacheFlags() []cli.Flag {
 	return flags.About(flags.ContextSubject, []cli.Flag{
 		&cli.StringFlag{Name: "prompt-cache", Usage: "keep the prompt's keys and values in `FILE`, and evaluate only what it does not hold yet; without a prompt the file's text is continued"},
@@ -27,9 +27,9 @@ func promptCacheFlags() []cli.Flag {
 
 // promptCache is a file of a prompt's keys and values.
 type promptCache struct {
-	path          string // empty: there is none
+	path          string // empty: no file
 	all, readOnly bool
-	held          []int32 // the text with keys and values in the file
+	held          []int32 // the text that the file holds keys and values of
 }
 
 func readPromptCache(c *cli.Command) (promptCache, error) {
@@ -48,7 +48,7 @@ func readPromptCache(c *cli.Command) (promptCache, error) {
 	return p, nil
 }
 
-// load takes the file into m's cache. A file that is not there or is empty, as mktemp leaves it, will be written.
+// load restores the file into m's cache. A missing file, or an empty one, as mktemp makes it, is written later.
 func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	if p.path == "" {
 		return nil
@@ -67,8 +67,8 @@ func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	return nil
 }
 
-// save writes the part of the prompt that the file lacks. If all is set, it also writes the text that was generated
-// after it. It does so for an interrupted generation, too.
+// save writes the part of the prompt that the file lacks and, with all, the generated text. It does so for an
+// interrupted generation, too.
 func (p *promptCache) save(ctx context.Context, m *powerinfer.Model, prompt, generated []int32) error {
 	if p.path == "" || p.readOnly {
 		return nil
@@ -81,7 +81,7 @@ func (p *promptCache) save(ctx context.Context, m *powerinfer.Model, prompt, gen
 		return nil
 	}
 	_, err := m.SaveCache(context.WithoutCancel(ctx), p.path, text, 0)
-	if errors.Is(err, powerinfer.ErrNotCached) { // it was interrupted before anything was computed
+	if errors.Is(err, powerinfer.ErrNotCached) { // interrupted before anything was computed
 		return nil
 	}
 	if err != nil {

@@ -47,7 +47,7 @@ powerinfer quantize --imatrix imatrix.gguf model.gguf small.gguf iq4_xs`, Usage:
 	}
 }
 
-// typeLines lists the types that there are, in lines of a terminal's width.
+// typeLines lists the types in lines of a terminal's width.
 func typeLines() string {
 	const width = 88
 	var b strings.Builder
@@ -62,10 +62,10 @@ func typeLines() string {
 	return b.String() + "\n"
 }
 
-// mostThreads bounds the buffers that threads need.
+// mostThreads limits the memory of the threads' buffers.
 const mostThreads = 512
 
-// quantizeArguments are the command's positional ones.
+// quantizeArguments are the positional arguments.
 type quantizeArguments struct {
 	in, out, kind string
 	threads       int
@@ -133,12 +133,12 @@ func quantize(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 	}
-	q.Notes = nil // Plan has told them
+	q.Notes = nil // Plan has printed them
 	e := q.Estimate(choices)
 	if e.Time > progress.Patience() {
 		screen.Note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", quantity.Time(e.Time), float64(e.Memory)/(1<<20)))
 	}
-	bar := progress.New("quantising", progress.Time) // types take 100 times as long as others
+	bar := progress.New("quantising", progress.Time) // the time per byte differs up to a hundredfold between types
 	q.Progress = func(done, _ int64) { bar.Set(int64(e.Done(done)), int64(e.Time)) }
 	err = convert.Quantize(ctx, f, a.out, q)
 	bar.Finish()
@@ -233,7 +233,7 @@ func typeRules(c *cli.Command) ([]convert.TypeRule, error) {
 	return rules, nil
 }
 
-// showChoices prints what would become of each tensor.
+// showChoices prints the choice for each tensor.
 func showChoices(choices []convert.Choice) error {
 	var before, after, elems int64
 	needed := ""

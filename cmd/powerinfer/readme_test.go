@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestReadme holds the examples of README.md and docs/commands.md to the commands and flags that exist, and has
-// docs/commands.md show every command.
+// TestReadme: the examples of README.md and docs/commands.md use existing commands and flags, and docs/commands.md
+// shows every command.
 func TestReadme(t *testing.T) {
 	root, shown := command(), map[string]bool{}
 	for _, page := range []string{"../../README.md", "../../docs/commands.md"} {
@@ -63,14 +63,14 @@ func TestPublishedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const columns = 7 // machine, model, type, and four figures
-	const larger = 10 // of the models that are larger than memory
+	const larger = 10 // of the table of models larger than memory
 	rows := map[string]bool{}
 	for line := range strings.Lines(string(printed)) {
 		f := strings.Fields(strings.ReplaceAll(line, " %", "%"))
 		switch {
 		case len(f) > columns && strings.HasPrefix(f[0], "pc-"):
 			rows[strings.ReplaceAll(strings.Join(f[:columns], " | "), " - |", " – |")] = true
-		case len(f) == larger && f[0] != "machine": // of the other table
+		case len(f) == larger && f[0] != "machine": // of that table
 			rows[strings.ReplaceAll(strings.Join(f, " | "), "%", " %")] = true
 		}
 	}

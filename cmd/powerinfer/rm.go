@@ -78,7 +78,7 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 	return nil
 }
 
-// confirmed reads whether the user says yes.
+// confirmed asks the user and reports whether the answer is yes.
 func confirmed(ctx context.Context) (bool, error) {
 	answer := make(chan string, 1)
 	go func() {

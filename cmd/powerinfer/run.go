@@ -21,7 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 )
 
-// generationFlags are of the commands that generate one text.
+// generationFlags are the flags of commands that generate one text.
 func generationFlags() []cli.Flag {
 	return slices.Concat(flags.Engine(), flags.Drafts(), flags.Tower(), []cli.Flag{imageFlag()}, grammarFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
@@ -67,8 +67,8 @@ powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`,
 	}
 }
 
-// asAnswer has run hold a conversation of one answer where the text came as words or by standard input, and the model
-// has a chat template: such a text is a question, and so is one about a picture. What else -p and -f give is continued.
+// asAnswer turns run into a conversation of one answer if the text is a question: it came as words or on standard
+// input, or with a picture, and the model has a chat template. Other texts of -p and -f are continued.
 func asAnswer(c *cli.Command) error {
 	shown := c.IsSet("image") && (c.IsSet("prompt") || c.IsSet("file"))
 	if !modelname.Asked(c) && !shown || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
@@ -81,7 +81,7 @@ func asAnswer(c *cli.Command) error {
 	return errors.Join(c.Set("conversation", "true"), c.Set("single-turn", "true"))
 }
 
-// errNoPrompt is the error of a command line that says nothing to continue.
+// errNoPrompt means that the command line has no text to continue.
 var errNoPrompt = errors.New("no prompt: give a text, as in powerinfer run \"Once upon a time\", -p TEXT or -f FILE")
 
 func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
@@ -98,7 +98,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	given := c.IsSet("prompt") || c.IsSet("file")
 	if !given && cached.path == "" {
 		if path := c.String("model"); path != "" {
-			if _, err := os.Stat(path); err != nil { // most likely a misspelt name, rather than a forgotten text
+			if _, err := os.Stat(path); err != nil { // more likely a misspelt name than a missing text
 				return err
 			}
 		}
@@ -191,7 +191,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	return nil
 }
 
-// readGeneration reads the flags about the generated text, except those of sampling.
+// readGeneration reads the flags of a generation, except those of sampling.
 func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 	g := powerinfer.Generation{
 		Max: flags.MostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose"), Shift: c.Bool("context-shift"),
@@ -204,8 +204,8 @@ func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 	return g, err
 }
 
-// sayModel tells of a context that is longer than the model was trained for and, if that is wanted, how the model is
-// computed and sampled.
+// sayModel warns of a context longer than the trained one. With --verbose it also prints how the model is computed and
+// sampled.
 func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) error {
 	if i := m.Info(); i.Context > i.Trained {
 		fmt.Fprintf(screen.Err, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
@@ -216,7 +216,7 @@ func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) 
 	return summary.Model(m, chosen)
 }
 
-// wholeText returns the text of tokens that begin one, without the space that some vocabularies put before every text.
+// wholeText returns the text of tokens that begin a text, without the space that some vocabularies put before it.
 func wholeText(m *powerinfer.Model, tokens []int32) string {
 	text := m.Detokenize(tokens)
 	if strings.HasPrefix(m.Detokenize(m.Tokenize("a", false, false)), " ") {
@@ -225,8 +225,7 @@ func wholeText(m *powerinfer.Model, tokens []int32) string {
 	return text
 }
 
-// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that
-// came, too.
+// generate continues prompt and prints the text as it comes, until printing fails. It also returns the tokens.
 func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (_ powerinfer.Result, tokens []int32, _ error) {
 	defer t.bar.Finish()
 	s, err := m.Start(ctx, prompt, g)
@@ -264,8 +263,7 @@ func (t *text) begin() {
 	}
 }
 
-// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that
-// went well.
+// push prints a token's text and flushes it, because people read along. It reports whether printing succeeded.
 func (t *text) push(more string) bool {
 	t.begin()
 	t.out.WriteString(more)

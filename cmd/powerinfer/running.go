@@ -20,7 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
-// serverFlags say which server a command asks.
+// serverFlags name the server to ask.
 func serverFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` of the server; one that ends with .sock is a socket in the file system", Sources: flags.Env("HOST")},
@@ -29,7 +29,7 @@ func serverFlags() []cli.Flag {
 	}
 }
 
-// keyFlag is of commands that ask a server for more than its health.
+// keyFlag is for commands that ask a server for more than its health.
 func keyFlag() cli.Flag {
 	return &cli.StringFlag{Name: "api-key", Usage: "a `KEY` of the server, if it asks for one", Sources: cli.NewValueSourceChain(flags.Variable("LLAMA_API_KEY"))}
 }
@@ -100,7 +100,7 @@ func stopCommand() *cli.Command {
 	}
 }
 
-// loadedModel is a model that a server has loaded, as Ollama's API tells it.
+// loadedModel is a loaded model in Ollama's API.
 type loadedModel struct {
 	Name    string    `json:"name"`
 	Size    int64     `json:"size"`
@@ -119,7 +119,7 @@ func readRunning(body []byte) ([]loadedModel, error) {
 	return list.Models, nil
 }
 
-// runningModel returns the loaded model that the argument names, or the only one.
+// runningModel returns the name of the loaded model of the argument, or of the only loaded model.
 func runningModel(ctx context.Context, c *cli.Command) (string, error) {
 	body, err := askServer(ctx, c, http.MethodGet, "/api/ps", nil)
 	if err != nil {
@@ -168,7 +168,7 @@ func printRunning(to io.Writer, list []loadedModel, now time.Time) error {
 	return w.Flush()
 }
 
-// askServer sends a request to the server that the flags name, and returns the answer's body.
+// askServer sends a request to the server of the flags, and returns the answer's body.
 func askServer(ctx context.Context, c *cli.Command, method, path string, body []byte) ([]byte, error) {
 	file := c.String("ssl-cert-file")
 	s := client.Server{Address: client.URL(c.String("host"), c.Int("port"), file != ""), Certificate: file, Key: c.String("api-key")}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ollamaServer answers as Ollama's API is documented: /api/ps, and /api/generate with keep_alive 0, which frees a model.
+// ollamaServer implements Ollama's documented API: /api/ps, and /api/generate with keep_alive 0, which frees a model.
 func ollamaServer(t *testing.T, key string, loaded ...string) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/ps", func(w http.ResponseWriter, _ *http.Request) {

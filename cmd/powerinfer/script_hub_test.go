@@ -16,14 +16,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
 )
 
-// standIn is the key of a script's stand-in for the Hugging Face hub, a **hubtest.Hub.
+// standIn is the key of a script's own hub, a **hubtest.Hub.
 type standIn struct{}
 
-// startHub starts a hub for a script, which HF_ENDPOINT names. tales/small holds the embedded model as two types,
-// tales/parts holds it in two files, tales/drafted holds it with a damaged draft model, and tales/gated holds it for
-// the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes the hub: cut=BYTES and
-// cuts=TIMES lose connections, silent=true stops sending on them instead, new=FILE adds a file to tales/small. hub stop
-// ends it.
+// startHub starts a hub for a script and sets HF_ENDPOINT to it. tales/small holds the embedded model as two types,
+// tales/parts in two files, tales/drafted with a damaged draft model, and tales/gated for the token hf_reader. The
+// repositories of two short names hold it, too. hub NAME=VALUE... changes the hub: cut=BYTES and cuts=TIMES lose
+// connections, silent=true makes them silent instead, and new=FILE adds a file to tales/small. hub stop ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)
 	h := *held
@@ -74,7 +73,7 @@ func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// halves returns the embedded model as the two files of a split one.
+// halves returns the embedded model split into two files.
 func halves(ts *testscript.TestScript) (first, second []byte) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	ts.Check(err)

@@ -12,8 +12,7 @@ import (
 
 func init() { systemCommands["unlocked"] = unlocked }
 
-// unlocked runs powerinfer where no memory may be locked and leaves its standard error in the file err:
-// unlocked ARGS...
+// unlocked runs powerinfer without the right to lock memory, and saves its standard error as err: unlocked ARGS...
 func unlocked(ts *testscript.TestScript, _ bool, args []string) {
 	path, err := exec.LookPath("powerinfer")
 	ts.Check(err)
@@ -23,7 +22,7 @@ func unlocked(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine, and its missing capability with it
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, together with its missing capability
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_IPC_LOCK, 0, 0, 0)
 		var text strings.Builder
 		cmd := exec.Command("sh", append([]string{"-c", `ulimit -l 0 && exec "$0" "$@"`, path}, args...)...)

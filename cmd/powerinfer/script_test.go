@@ -39,9 +39,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// scriptPrograms are what scripts run by exec besides the system's.
+// scriptPrograms are the programs that scripts can exec besides the system's.
 var scriptPrograms = map[string]func(){"powerinfer": func() {
-	if os.Getenv("TILES") == "off" { // as on a processor without AMX
+	if os.Getenv("TILES") == "off" { // like a CPU without AMX
 		cpu.X86.HasAMXTile = false
 	}
 	main()
@@ -52,12 +52,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, scriptPrograms)
 }
 
-// TestScripts runs every command as its user does, on the embedded model.
+// TestScripts runs every command on the embedded model, as users do.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(*testscript.Env) {})
 }
 
-// TestSharedScripts uses the data that tests share: a Hugging Face folder, tales, vocabularies.
+// TestSharedScripts uses the shared test data: a Hugging Face folder, tales, vocabularies.
 func TestSharedScripts(t *testing.T) {
 	testenv.Thorough(t)
 	hf, tales, vocab := demotest.HuggingFace(t), testenv.Shared(t, "tales"), testenv.Shared(t, "vocab")
@@ -74,24 +74,22 @@ func TestGPUScripts(t *testing.T) {
 	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
-	home := t.TempDir() // one for all, so that each pipeline is made once
+	home := t.TempDir() // shared, so that each pipeline is compiled once
 	if err := describeMachine(home); err != nil {
 		t.Fatal(err)
 	}
 	runScripts(t, "testdata/script/gpu", func(e *testscript.Env) { e.Setenv("XDG_CACHE_HOME", home) })
 }
 
-// describeMachine has commands that keep their cache in dir find this machine described: measuring takes twenty seconds
-// of a processor, and what scripts expect of a plan should not depend on a busy machine's speed. The doctor's script
-// measures.
+// describeMachine writes a description of this machine into the cache folder dir. Measuring takes twenty seconds of a
+// CPU, and a plan in a test should not depend on the load. Only the doctor's script measures.
 func describeMachine(dir string) error {
 	devices, _ := vulkan.Devices()
 	m := measuretest.Machine(planner.Found(devices))
 	return m.Write(filepath.Join(dir, "powerinfer", "machine.json"))
 }
 
-// shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests
-// among them.
+// shaderCache returns the folder in which Mesa caches what lavapipe compiled for this user's processes.
 func shaderCache(t *testing.T) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -100,7 +98,7 @@ func shaderCache(t *testing.T) string {
 	return dir
 }
 
-// quickScripts are those that a quick run has.
+// quickScripts are the scripts of a quick run.
 var quickScripts = []string{"chat", "damaged", "files", "grammar", "help", "inspect", "quantize", "refusals", "run", "serve", "tokenize"}
 
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
@@ -124,12 +122,12 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	testscript.Run(t, testscript.Params{
 		Files: files, RequireExplicitExec: true, Cmds: cmds,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("LLAMA_ARG_DEVICE", "none")  // whatever GPU this machine has
-			e.Setenv("LLAMA_ARG_THREADS", "2")    // whatever else keeps it busy, which a note would tell
-			e.Setenv("POWERINFER_PATIENCE", hung) // however long a task takes on a busy machine
+			e.Setenv("LLAMA_ARG_DEVICE", "none")  // even if this machine has a GPU
+			e.Setenv("LLAMA_ARG_THREADS", "2")    // a fixed number, because a note names a number that the load decides
+			e.Setenv("POWERINFER_PATIENCE", hung) // no notes about slow tasks
 			cache := filepath.Join(e.WorkDir, "cache")
 			e.Setenv("XDG_CACHE_HOME", cache)
-			e.Setenv("MESA_SHADER_CACHE_DIR", shaders) // ten seconds of a processor for every process that compiles them all
+			e.Setenv("MESA_SHADER_CACHE_DIR", shaders) // else every process compiles all shaders, in ten seconds of a CPU
 			e.Values[standIn{}] = new(*hubtest.Hub)
 			setup(e)
 			return describeMachine(cache)
@@ -137,13 +135,13 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	})
 }
 
-// refuse runs powerinfer with args and holds it to one line on standard error that matches pattern, nothing on standard
-// output and exit status 1: refuse PATTERN ARGS...
+// refuse runs powerinfer, which must print one line that matches PATTERN on standard error, nothing on standard output,
+// and exit with status 1: refuse PATTERN ARGS...
 func refuse(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := args[0]
 	if runtime.GOOS == "windows" {
 		pattern = strings.ReplaceAll(pattern, "/", `[/\\]`)
-		pattern = regexp.MustCompile("no such file|(not|is) a directory").ReplaceAllString(pattern, ".+") // it has its own words, in its user's language
+		pattern = regexp.MustCompile("no such file|(not|is) a directory").ReplaceAllString(pattern, ".+") // Windows has its own messages in the user's language
 	}
 	err := ts.Exec("powerinfer", args[1:]...)
 	line, rest, _ := strings.Cut(ts.ReadFile("stderr"), "\n")
@@ -160,7 +158,7 @@ func refuse(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// figure compares the number that pattern's group finds in the last output: figure PATTERN WANT RELATIVE-TOLERANCE
+// figure compares the number in pattern's group in the last output: figure PATTERN WANT RELATIVE-TOLERANCE
 func figure(ts *testscript.TestScript, _ bool, args []string) {
 	m := regexp.MustCompile(args[0]).FindStringSubmatch(ts.ReadFile("stdout"))
 	if m == nil {
@@ -177,7 +175,7 @@ func figure(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// validJSON holds a file to JSON: json FILE, or json -lines FILE for a value a line.
+// validJSON checks that a file is JSON: json FILE, or json -lines FILE for a value per line.
 func validJSON(ts *testscript.TestScript, _ bool, args []string) {
 	texts := []string{ts.ReadFile(args[len(args)-1])}
 	if args[0] == "-lines" {
@@ -190,7 +188,7 @@ func validJSON(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// width holds a file's lines to a number of characters: width FILE N
+// width checks that a file's lines have at most N characters: width FILE N
 func width(ts *testscript.TestScript, _ bool, args []string) {
 	most, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -201,7 +199,7 @@ func width(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// greedy holds the last output to the reference's continuation, which other code computed: greedy REFERENCE
+// greedy compares the last output with the continuation that a reference computed: greedy REFERENCE
 func greedy(ts *testscript.TestScript, _ bool, args []string) {
 	var ref struct {
 		Greedy struct{ Text string }
@@ -224,14 +222,14 @@ func writeDense(ts *testscript.TestScript, _ bool, args []string) {
 	}, nil))
 }
 
-// writeExperts writes a small model with experts in three layers: experts FILE
+// writeExperts writes a small model with three layers of experts: experts FILE
 func writeExperts(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), synth.Spec{
 		Arch: "qwen3moe", Type: quant.Q4_0, Layers: 3, Embd: 256, FF: 64, Heads: 4, KVHeads: 2, Experts: 16, Used: 4, Seed: 1,
 	}, nil))
 }
 
-// writeEncoder writes a small model of embeddings, or with a number of labels a reranker: encoder FILE [LABELS]
+// writeEncoder writes a small embedding model, or with a number of labels a reranker: encoder FILE [LABELS]
 func writeEncoder(ts *testscript.TestScript, _ bool, args []string) {
 	spec := synth.Spec{Arch: "bert", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Seed: 1}
 	if len(args) > 1 {
@@ -242,15 +240,15 @@ func writeEncoder(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), spec, nil))
 }
 
-// writeSeeing writes a tiny model that sees, its tower and pictures to a folder: seeing FOLDER
+// writeSeeing writes a tiny model with its vision tower and pictures to a folder: seeing FOLDER
 func writeSeeing(ts *testscript.TestScript, _ bool, args []string) {
 	cases := visiontest.Cases()
 	of := slices.IndexFunc(cases, func(c visiontest.Case) bool { return c.Name == "gemma3" })
 	ts.Check(cases[of].Write(ts.MkAbs(args[0])))
 }
 
-// writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of
-// the same length: patched FILE OLD NEW...
+// writePatched writes the embedded model with replaced bytes; OLD and NEW are Go strings of the same length: patched
+// FILE OLD NEW...
 func writePatched(ts *testscript.TestScript, _ bool, args []string) {
 	data := bytes.Clone(demo.Model())
 	for i := 1; i+1 < len(args); i += 2 {
@@ -265,8 +263,8 @@ func writePatched(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o644))
 }
 
-// writePrepared writes the embedded model as a prepared file: a power law, layer 0 by a predictor of zeros, the others
-// exact, figures as if they had been measured: prepared FILE
+// writePrepared writes the embedded model as a prepared file: neurons follow a power law, layer 0 has a predictor of
+// zeros, the other layers are exact, and figures look measured: prepared FILE
 func writePrepared(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	ts.Check(err)
@@ -298,7 +296,7 @@ func writePrepared(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(prepared.Write(context.Background(), ts.MkAbs(args[0]), f, p, nil))
 }
 
-// writeProfile writes what profile would have counted of two layers of three neurons on ten tokens: profiled FILE
+// writeProfile writes the counts of a profile: two layers of three neurons, ten tokens: profiled FILE
 func writeProfile(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	ts.Check(err)
@@ -313,7 +311,7 @@ func truncate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// hugeTensor writes the embedded model with a tensor more, of GIB gibibytes that are a hole in the file: huge FILE GIB
+// hugeTensor writes the embedded model with another tensor of GIB gibibytes, a hole in the file: huge FILE GIB
 func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
 	gib, err := strconv.ParseUint(args[1], 10, 32)
 	ts.Check(err)
@@ -332,26 +330,25 @@ func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(gguf.Create(context.Background(), path, f.Magic, f.Keys, tensors, nil))
 	data, err := os.ReadFile(path)
 	ts.Check(err)
-	at := bytes.Index(data, []byte(name)) + len(name) + 4 // behind the number of dimensions
+	at := bytes.Index(data, []byte(name)) + len(name) + 4 // after the number of dimensions
 	binary.LittleEndian.PutUint64(data[at:], gib<<28)
 	ts.Check(os.WriteFile(path, data, 0o644))
 	ts.Check(os.Truncate(path, int64(len(data))+int64(gib<<30)))
 }
 
-// processLimit is the time after which a process under test counts as hung: many times what the slowest takes on a busy
-// machine.
+// processLimit is the time after which a process counts as hung: many times what the slowest takes on a busy machine.
 const processLimit = 20 * time.Minute
 
-// hung is the patience of processes under test: they end before they tell how long a task takes.
+// hung is the patience of tested processes: they end before they show how long a task takes.
 const hung = "1h"
 
-// process is a powerinfer that a script's command watches while it runs.
+// process is a running powerinfer that a script's command watches.
 type process struct {
 	*exec.Cmd
 	out, err io.ReadCloser
 }
 
-// start runs a program, powerinfer or what runs it, in the script's folder with pipes for its output.
+// start runs a program in the script's folder with pipes for its output.
 func start(ts *testscript.TestScript, program string, args []string) process {
 	path, err := exec.LookPath(program)
 	ts.Check(err)
@@ -368,7 +365,7 @@ func start(ts *testscript.TestScript, program string, args []string) process {
 	return p
 }
 
-// sameSamples holds two files of samples to the same ones, in whatever order: samples A B
+// sameSamples checks that two files hold the same samples, in any order: samples A B
 func sameSamples(ts *testscript.TestScript, _ bool, args []string) {
 	var texts [2]string
 	for i, name := range args {
@@ -389,7 +386,7 @@ func sameSamples(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// save leaves a text for a script's grep.
+// save writes a text to a file for a script's grep.
 func save(ts *testscript.TestScript, name string, text []byte) {
 	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), name), text, 0o644))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// systemCommands are script commands that not every system has; [unix] guards them.
+// systemCommands are script commands that only some systems have. Scripts guard them with [unix].
 var systemCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"fifo": fifo, "interrupt": interrupt, "terminate": terminate, "hangup": hangup, "shrink": shrink, "head": head,
 }
@@ -24,9 +24,9 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
 }
 
-// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream, the text if one
-// is given, and, if one is named, made FILE, hold it to the shell's exit status for that signal, and leave what it
-// wrote in the files out and err: interrupt stdout|stderr[=TEXT][:FILE] ARGS...
+// interrupt, terminate and hangup run powerinfer and send it a signal. They wait until it has written to the stream, or
+// written TEXT to it, and until FILE exists. They check for the shell's exit status of that signal, and save the output
+// as out and err: interrupt stdout|stderr[=TEXT][:FILE] ARGS...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGINT, args) }
 func terminate(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGTERM, args) }
 func hangup(ts *testscript.TestScript, _ bool, args []string) {
@@ -41,8 +41,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// startBehind starts powerinfer as start does, with the lowest priority: where processors are short, the test runs
-// first and acts before the program ends.
+// startBehind starts powerinfer with the lowest priority, so that the test can act before a short run ends.
 func startBehind(ts *testscript.TestScript, args []string) process {
 	return start(ts, "nice", append([]string{"-n", "19", "powerinfer"}, args...))
 }
@@ -87,8 +86,8 @@ func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	save(ts, "err", texts[1])
 }
 
-// shrink runs powerinfer, cuts a file to a page once the program has written something, and holds it to exit status 1
-// and leaves its standard error in the file err: shrink FILE ARGS...
+// shrink runs powerinfer and cuts a file to a page after its first output. powerinfer must exit with status 1; its
+// standard error is saved as err: shrink FILE ARGS...
 func shrink(ts *testscript.TestScript, _ bool, args []string) {
 	p := start(ts, "powerinfer", args[1:])
 	_, err := io.ReadFull(p.out, make([]byte, 1))
@@ -104,8 +103,8 @@ func shrink(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// head runs powerinfer, reads N bytes of its output and closes the pipe; the process must end by itself and quietly:
-// head N ARGS...
+// head runs powerinfer, reads N bytes of its output and closes the pipe. The process must end by itself without a
+// message: head N ARGS...
 func head(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -25,7 +25,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// usualSlots is the number of requests that generate at a time.
+// usualSlots is the default number of requests that generate at a time.
 const usualSlots = 4
 
 func serveCommand() *cli.Command {
@@ -101,7 +101,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	defer l.Close() // removes a socket's file, where nothing is served after all
+	defer l.Close() // removes a socket's file if the server never starts
 	if len(o.Keys) == 0 && o.KeyFile == "" && !o.Local {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
@@ -116,7 +116,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { // health checks are answered while the model is loaded
+	go func() { // answers health checks while the model is loaded
 		ended <- s.Serve(ctx, l)
 		stop()
 	}()
@@ -129,7 +129,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
-// loadServed loads the model, with a progress bar, and makes it answer.
+// loadServed loads the model with a progress bar, and adds it to models.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
 	e, err := openSession(ctx, c, o.Slots)
 	if err != nil {
@@ -152,11 +152,10 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	return e, nil
 }
 
-// demoAnswers is how many answers of the embedded model its small context is to have room for, where requests do not
-// say how long they may be.
+// demoAnswers is the number of answers that fit into the embedded model's small context if requests set no length.
 const demoAnswers = 3
 
-// completeOptions sets what the model decides where the flags do not.
+// completeOptions sets the options that depend on the model, unless the flags set them.
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	o.Tower = e.Tower()
@@ -197,16 +196,16 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	return chooseTemplate(c, e, o)
 }
 
-// leastContext is the smallest context of a slot, in tokens.
+// leastContext is a slot's smallest context in tokens.
 const leastContext = 16
 
-// divides reports whether the flags divide the context among the slots, as llama-server does where it is told their
-// number. A context that nobody chose is not divided.
+// divides reports whether the slots share the context, as in llama-server if its number is set. The default context is
+// not divided.
 func divides(c *cli.Command) bool {
 	return c.Bool("no-kv-unified") || c.Int("ctx-size") > 0 && c.IsSet("parallel") && c.Int("parallel") > 0 && !c.Bool("kv-unified") && !c.IsSet("kv-unified-per-slot")
 }
 
-// listOf returns the elements of a flag that is a list with commas, sorted.
+// listOf returns the sorted elements of a flag with a comma-separated list.
 func listOf(text string) []string {
 	var all []string
 	for e := range strings.SplitSeq(text, ",") {
@@ -218,7 +217,7 @@ func listOf(text string) []string {
 	return slices.Compact(all)
 }
 
-// choosePooling returns the pooling that the flags name, else the file's, else the mean.
+// choosePooling returns the pooling of the flags, else of the file, else the mean.
 func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 	name := c.String("pooling")
 	if c.Bool("rerank") {
@@ -237,7 +236,7 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 	return p, nil
 }
 
-// modelOptions reads the flags about the model's requests that need no model.
+// modelOptions reads the flags that concern requests of a model, as far as they need no model.
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Slots: c.Int("parallel"), SlotContext: c.Int("kv-unified-per-slot"), Aliases: listOf(c.String("alias")), Tags: listOf(c.String("tags")), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
@@ -247,7 +246,7 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	if len(o.Aliases) > 0 {
 		o.Name = o.Aliases[0]
 	}
-	if o.Slots == -1 { // llama.cpp's way to say the default
+	if o.Slots == -1 { // llama.cpp's name of the default
 		o.Slots = usualSlots
 	}
 	if budget := c.Int("reasoning-budget"); budget >= 0 {
@@ -303,7 +302,7 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 	}
 	for _, origins := range c.StringSlice("cors-origin") {
 		for _, origin := range listOf(origins) {
-			o.Origins = append(o.Origins, strings.TrimSuffix(origin, "/")) // browsers send none
+			o.Origins = append(o.Origins, strings.TrimSuffix(origin, "/")) // browsers' origins have none
 		}
 	}
 	if host := c.String("host"); host != "" && at.Socket() == "" {
@@ -362,21 +361,20 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 	return o, nil
 }
 
-// chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has
-// none.
+// chooseTemplate sets the template of conversations: the flags', else the model's, else chatml.
 func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {
 		return err
 	}
-	if e.Config().Headless { // it answers no chats
+	if e.Config().Headless { // embedding models answer no chats
 		o.Template, err = chat.Named("chatml", e.File)
 		return err
 	}
 	if !o.Demo {
 		o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
 	}
-	o.Stop = []string{"<|im_end|>"} // mostly no token of such a model
+	o.Stop = []string{"<|im_end|>"} // usually not a token of such a model
 	o.Template, err = chat.Named("chatml", e.File)
 	return err
 }

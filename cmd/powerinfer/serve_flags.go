@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// listenFlags say where a server listens, and how it is spoken to.
+// listenFlags set the server's address and protocol.
 func listenFlags() []cli.Flag {
 	return flags.About(flags.NetworkSubject, []cli.Flag{
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network; one that ends with .sock is a socket in the file system", Sources: flags.Env("HOST")},
@@ -26,12 +26,12 @@ func listenFlags() []cli.Flag {
 	})
 }
 
-// address returns where the flags say that the server listens.
+// address returns the server's address according to the flags.
 func address(c *cli.Command) serving.Address {
 	return serving.Address{Host: c.String("host"), Port: c.Int("port"), TLS: c.IsSet("ssl-cert-file")}
 }
 
-// secure has the server speak TLS if the flags ask for it.
+// secure sets up TLS if the flags ask for it.
 func secure(c *cli.Command, o *server.Options) error {
 	cert, key := c.String("ssl-cert-file"), c.String("ssl-key-file")
 	if cert == "" && key == "" {
@@ -45,7 +45,7 @@ func secure(c *cli.Command, o *server.Options) error {
 	return err
 }
 
-// clientFlags say how long a server waits for its clients, and how much memory they may use.
+// clientFlags limit how long a server waits for clients, and their memory.
 func clientFlags() []cli.Flag {
 	return flags.About(flags.NetworkSubject, []cli.Flag{
 		&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 30, Usage: "disconnect a client that for `SECONDS` sends nothing of its request, or reads nothing of its answer; time in which the model computes does not count", Sources: flags.Env("TIMEOUT")},
@@ -76,7 +76,7 @@ func clientBounds(c *cli.Command, o *server.Options) error {
 	var err error
 	if o.Grace, err = time.ParseDuration(text); err != nil {
 		var n int
-		n, err = strconv.Atoi(text) // seconds, as --timeout takes them
+		n, err = strconv.Atoi(text) // in seconds, like --timeout
 		o.Grace = time.Duration(min(n, maxTimeout)) * time.Second
 	}
 	if err != nil || o.Grace <= 0 || o.Grace > maxGrace {
@@ -95,7 +95,7 @@ func libraryFlags() []cli.Flag {
 	})
 }
 
-// logFlags say what a server's log has and where it goes.
+// logFlags set the content and place of a server's log.
 func logFlags() []cli.Flag {
 	return flags.About(flags.LogSubject, []cli.Flag{
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORM` of the log's lines: text or json"},
@@ -105,7 +105,7 @@ func logFlags() []cli.Flag {
 	})
 }
 
-// openLog returns the log that the flags ask for. close is to be called when nothing is logged any more.
+// openLog returns the log of the flags. The caller calls closeLog after the last entry.
 func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error) {
 	return serving.Log{Format: c.String("log-format"), File: c.String("log-file"), Verbosity: c.Int("log-verbosity")}.Open()
 }

@@ -25,13 +25,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// several reports whether the flags ask for a server of several models: the models of a folder and of the cache, or of
-// the cache alone.
+// several reports whether the flags ask for a server of several models: those of a folder and the cache, or of the
+// cache alone.
 func several(c *cli.Command) bool {
 	return c.String("models-dir") != "" || c.String("model") == "" && !c.IsSet("hf-repo") && (c.IsSet("models-max") || c.Bool("no-models-autoload"))
 }
 
-// serveLibrary answers with the models of --models-dir and of the cache.
+// serveLibrary serves the models of --models-dir and of the cache.
 func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
 	if c.String("model") != "" || c.IsSet("hf-repo") || m.Name != "" {
 		return errors.New("--models-dir serves many models: leave out -m, -hf and --alias")
@@ -64,7 +64,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	return errors.Join(s.Serve(ctx, l), models.Close())
 }
 
-// serveSleeping answers with one model, which is freed when nobody asked for a while.
+// serveSleeping serves one model, which is freed after a time without requests.
 func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
 	so, err := flags.ReadSession(c, m.Slots)
 	if err != nil {
@@ -105,7 +105,7 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	return errors.Join(<-ended, models.Close())
 }
 
-// modelOpener opens models as the flags of serve say. It implements library.Opener.
+// modelOpener opens models according to the flags of serve. It implements library.Opener.
 type modelOpener struct {
 	c       *cli.Command
 	session session.Options
@@ -113,7 +113,7 @@ type modelOpener struct {
 	opened  func(*server.Model) // called with each model; may be nil
 }
 
-// Need returns the memory that the model in a file would take.
+// Need returns the memory that a file's model takes.
 func (o *modelOpener) Need(ctx context.Context, path string) (session.Need, error) {
 	f, err := o.open(path)
 	if err != nil {
@@ -123,13 +123,13 @@ func (o *modelOpener) Need(ctx context.Context, path string) (session.Need, erro
 	return n, errors.Join(err, f.Close())
 }
 
-// Free returns the RAM that is available.
+// Free returns the available RAM.
 func (o *modelOpener) Free() (int64, error) {
 	mem, err := hw.ReadMemory()
 	return int64(mem.Available), err
 }
 
-// Open loads the model in a file.
+// Open loads a file's model.
 func (o *modelOpener) Open(ctx context.Context, name, path string) (*server.Model, io.Closer, error) {
 	f, err := o.open(path)
 	if err != nil {
@@ -151,7 +151,7 @@ func (o *modelOpener) Open(ctx context.Context, name, path string) (*server.Mode
 	return opened, e, nil
 }
 
-// open opens a file, with what the flags say of its metadata.
+// open opens a file with the metadata overrides of the flags.
 func (o *modelOpener) open(path string) (*gguf.File, error) {
 	list, err := flags.ReadOverrides(o.c)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 )
 
-// TestServeLibrary: models of a folder are listed, loaded when a request names them, freed when asked to, and a damaged
-// one is an error of requests for it alone.
+// TestServeLibrary: models of a folder are listed, loaded for the first request that names them, and freed on request.
+// A damaged model fails only its own requests.
 func TestServeLibrary(t *testing.T) {
 	dir, socket := t.TempDir(), filepath.Join(t.TempDir(), "p.sock")
 	for name, data := range map[string][]byte{"tales.gguf": demo.Model(), "sub/other.gguf": demo.Model(), "damaged.gguf": []byte("GGUF")} {
@@ -116,7 +116,7 @@ func TestServeLibrary(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	check("damaged unloaded, sub/other unloaded, tales loaded")
-	if status, text := ask("/v1/completions", `{"prompt":"Once","max_tokens":3}`); status != http.StatusOK { // the one that is loaded
+	if status, text := ask("/v1/completions", `{"prompt":"Once","max_tokens":3}`); status != http.StatusOK { // the loaded model
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text := ask("/models/load", `{"model":"sub/other"}`); status != http.StatusOK {

@@ -15,13 +15,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// served is a server that the flags of serve start, on a socket.
+// served is a server started with the flags of serve, on a socket.
 type served struct {
 	t      *testing.T
 	client *http.Client
 }
 
-// startServer starts a server; it ends with the test.
+// startServer starts a server and ends it with the test.
 func startServer(t *testing.T, args ...string) *served {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func startServer(t *testing.T, args ...string) *served {
 	return s
 }
 
-// ask sends a request and returns the answer's document and status.
+// ask sends a request and returns the decoded answer and the status.
 func (s *served) ask(method, path, body string) (map[string]any, int) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://x"+path, strings.NewReader(body))
@@ -83,7 +83,7 @@ func (s *served) ask(method, path, body string) (map[string]any, int) {
 	return doc, res.StatusCode
 }
 
-// TestSleep: a model that nobody asks for is freed, still told of, and there again for the next request, by any name.
+// TestSleep: an idle model is freed but still listed, and loaded again for the next request under any name.
 func TestSleep(t *testing.T) {
 	s := startServer(t, "--sleep-idle-seconds", "0", "--alias", "tales,stories")
 	asleep := func() bool {
@@ -108,12 +108,12 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestServeFlags: what llama-server's flags wish for is so.
+// TestServeFlags: llama-server's flags have their documented effect.
 func TestServeFlags(t *testing.T) {
 	for _, k := range []struct {
 		args    []string
 		context float64 // of a slot
-		slots   int     // the status of /slots
+		slots   int     // of /slots
 	}{
 		{[]string{"-c", "512", "-np", "2", "--no-slots"}, 256, 501},
 		{[]string{"-c", "512", "-np", "2", "--kv-unified"}, 512, 200},
@@ -140,7 +140,7 @@ func TestServeFlags(t *testing.T) {
 	}
 }
 
-// TestRouter: a server of several models that loads none by itself says so, and has them loaded by their route only.
+// TestRouter: /props of a server of several models shows its flags, and removing an unknown model is an error.
 func TestRouter(t *testing.T) {
 	s := startServer(t, "--models-max", "2", "--no-models-autoload")
 	if doc, _ := s.ask("GET", "/props", ""); doc["role"] != "router" || doc["max_instances"] != 2.0 || doc["models_autoload"] != false {

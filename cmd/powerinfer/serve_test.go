@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// serveFlags runs f with the flags of serve as args set them.
+// serveFlags runs f with the flags of serve set to args.
 func serveFlags(t *testing.T, f func(ctx context.Context, c *cli.Command) error, args ...string) error {
 	t.Helper()
 	c := serveCommand()
@@ -21,8 +21,8 @@ func serveFlags(t *testing.T, f func(ctx context.Context, c *cli.Command) error,
 	return c.Run(t.Context(), append([]string{"serve"}, args...))
 }
 
-// TestSocket: a socket in the file system is listened on, one that a killed server left is replaced, and another
-// server's is not.
+// TestSocket: the server listens on a socket in the file system. It replaces the socket of a killed server, but not
+// that of a running one.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.sock")
 	if err := serveFlags(t, func(ctx context.Context, c *cli.Command) error {
@@ -69,7 +69,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestLog: the log's form, place and verbosity are as the flags say.
+// TestLog: flags set the log's format, place and verbosity.
 func TestLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	if err := serveFlags(t, func(_ context.Context, c *cli.Command) error {

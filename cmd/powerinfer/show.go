@@ -48,12 +48,12 @@ type shown struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"` // bytes of all files
 	hub.Details
-	NameQuant string `json:"name_quant,omitempty"` // what the file's name tells of mixtures of types
+	NameQuant string `json:"name_quant,omitempty"` // type according to the file name, which is more exact for mixtures
 	Prepared  bool   `json:"prepared"`             // for --sparse predict
 	Neurons   string `json:"neurons"`
-	Sampling  string `json:"sampling,omitempty"` // what the file advises
-	Tower     string `json:"mmproj,omitempty"`   // the file by which the model sees
-	Draft     string `json:"draft,omitempty"`    // the file of a draft model for it
+	Sampling  string `json:"sampling,omitempty"` // advised by the file
+	Tower     string `json:"mmproj,omitempty"`   // file of the vision tower
+	Draft     string `json:"draft,omitempty"`    // file of a draft model
 	Plan      string `json:"plan"`
 }
 
@@ -86,7 +86,7 @@ func show(ctx context.Context, c *cli.Command) error {
 	return s.print()
 }
 
-// shownModel finds the model that the argument names: a file, else one of the folder or the cache.
+// shownModel finds the argument's model: a file, else a model of the folder or the cache.
 func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 	name := c.Args().First()
 	if info, err := os.Stat(name); err == nil && !info.IsDir() {
@@ -121,7 +121,7 @@ func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 	return m, err
 }
 
-// neuronState says whether f's neurons are sorted and predicted.
+// neuronState says whether f has sorted neurons and predictors.
 func neuronState(f *gguf.File) (ready bool, says string, err error) {
 	if f.Magic == "PWRI" {
 		return true, "predictors, in the original PowerInfer's form", nil
@@ -139,7 +139,7 @@ func neuronState(f *gguf.File) (ready bool, says string, err error) {
 	return true, fmt.Sprintf("prepared: hottest first, predicted in %d of %d layers", n, len(info.Layers)), nil
 }
 
-// planLine returns what plan would say of f, in a line.
+// planLine returns f's plan in a line.
 func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error) {
 	o, err := flags.ReadPlanner(c)
 	if err != nil {

@@ -26,19 +26,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// soaking says what TestSoakOnDisk does. By hand, for longer and with a larger model, in a control group of its own:
+// soaking configures TestSoakOnDisk. To run it longer, with a larger model, in a control group of its own:
 //
 //	SOAKTIME=30m SOAKMODEL=experts.gguf SOAKBUDGET=1.2 SOAKGROUP=/sys/fs/cgroup/memory/soak go test ./cmd/powerinfer -run TestSoakOnDisk -v -timeout 2h
 type soaking struct {
 	time   time.Duration // 0: a fixed number of requests
 	model  string
 	budget string // --ram-budget
-	group  string // folder of a control group (v1) that the server is put into; empty: none
+	group  string // folder of the server's control group (v1); empty: none
 }
 
 const (
 	soakClients  = 4
-	soakRequests = 8 // of each client, where no time is given
+	soakRequests = 8 // of each client, unless a time is given
 	soakPrompts  = 12
 	soakTokens   = 24 // of an answer, at most
 	soakSlots    = 3
@@ -64,7 +64,7 @@ func newSoaking(t *testing.T) soaking {
 	return s
 }
 
-// soaked is a server as a process of its own.
+// soaked is a server in its own process.
 type soaked struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -127,8 +127,7 @@ func (v *soaked) status(name string) string {
 	return strings.TrimSpace(line)
 }
 
-// peak returns the largest memory that was resident, in bytes, without pages of the program's file, which the system may
-// drop.
+// peak returns the largest resident memory in bytes, without pages of the program's file, which the system may drop.
 func (v *soaked) peak() int64 {
 	kib := func(name string) int64 {
 		n, err := strconv.ParseInt(strings.TrimSuffix(v.status(name), " kB"), 10, 64)
@@ -172,13 +171,13 @@ func (v *soaked) metric(name string) float64 {
 	return n
 }
 
-// question is a request's body and what it is answered.
+// question is a request's body and its expected answer.
 type question struct {
 	body   string
 	answer string
 }
 
-// ask sends a question and returns the answer. It leaves after most events, if most is not negative.
+// ask sends a question and returns the answer. It disconnects after most events unless most is negative.
 func (v *soaked) ask(ctx context.Context, q *question, most int) (answer string, err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -220,7 +219,7 @@ func (v *soaked) ask(ctx context.Context, q *question, most int) (answer string,
 	return answer, lines.Err()
 }
 
-// report tells every minute how far it is, until ctx ends.
+// report prints the progress every minute until ctx ends.
 func (v *soaked) report(ctx context.Context, done, left *atomic.Int64) {
 	for tick := time.NewTicker(time.Minute); ; {
 		select {
@@ -232,9 +231,9 @@ func (v *soaked) report(ctx context.Context, done, left *atomic.Int64) {
 	}
 }
 
-// TestSoakOnDisk: a server has a model twice as large as its memory limit, and four clients that ask different things
-// and often leave before the answer is complete. Every complete answer equals that of a server without a limit. Memory
-// stays within the limit, and nothing of the clients that left stays.
+// TestSoakOnDisk: a server with a model twice as large as its memory limit has four clients. They ask different
+// questions and often disconnect early. Every complete answer equals that of a server without a limit. Memory stays
+// within the limit, and nothing of disconnected clients remains.
 func TestSoakOnDisk(t *testing.T) {
 	s := newSoaking(t)
 	var questions []question

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 )
 
-// guessesOf returns what the flags of speculation mean in a command.
+// guessesOf returns the settings that the flags of speculation give a command.
 func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powerinfer.DraftModel, least float32, err error) {
 	t.Helper()
 	c.Before, c.Action = nil, func(_ context.Context, c *cli.Command) error {
@@ -27,8 +27,8 @@ func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powe
 	return drafts, d, least, err
 }
 
-// TestSpeculationFlags: run, serve and batch read the flags of speculation alike, by llama.cpp's present names and its
-// older ones.
+// TestSpeculationFlags: run, serve and batch read the flags of speculation alike, under llama.cpp's present and older
+// names.
 func TestSpeculationFlags(t *testing.T) {
 	commands := []func() *cli.Command{runCommand, serveCommand, batchCommand}
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestSpeculationFlags(t *testing.T) {
 		for _, command := range commands {
 			cmd := command()
 			drafts, d, least, err := guessesOf(t, cmd, strings.Fields(c.args)...)
-			d.Layers = c.want.Layers // what it is where nothing is said is another flag's matter
+			d.Layers = c.want.Layers // another flag decides its default
 			switch {
 			case c.err != "":
 				if err == nil || !strings.Contains(err.Error(), c.err) {

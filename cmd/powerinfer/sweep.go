@@ -22,8 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
 )
 
-// usualSweepWindows is the number of windows of text that a sweep reads in each setting, unless --chunks says otherwise.
-// From 40 documents on, the limits that 19 of 20 keep are narrow.
+// usualSweepWindows is the default number of windows of text for each setting. With 40 documents or more, the bounds
+// that 19 of 20 documents keep are narrow.
 const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {
@@ -63,7 +63,7 @@ func sweepCommand() *cli.Command {
 	}
 }
 
-// sweptFlags are engineFlags without those that a sweep varies.
+// sweptFlags are engineFlags without the flags that a sweep varies.
 func sweptFlags() []cli.Flag {
 	varied := []string{"sparse", "max-kld", "min-same-top", "sparse-threshold", "sparse-always-on", "vram-budget", "n-gpu-layers"}
 	return slices.DeleteFunc(flags.Engine(), func(f cli.Flag) bool { return slices.Contains(varied, f.Names()[0]) })
@@ -102,12 +102,12 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// saySame tells how an interrupted sweep goes on. The function that it returns ends that.
+// saySame tells how to continue when ctx ends. stop cancels that.
 func saySame(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { fmt.Fprintln(screen.Err, "interrupted; the same command goes on") })
 }
 
-// expectedTime says in a line how long a sweep will take.
+// expectedTime returns a line about how long a sweep takes.
 func expectedTime(e sweep.Estimate) string {
 	var parts []string
 	for _, p := range e.Parts {
@@ -203,7 +203,7 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 	return o, nil
 }
 
-// givenFlags returns the flags that the model is opened with whatever the setting, as they were given.
+// givenFlags returns the given flags that hold for every setting.
 func givenFlags(c *cli.Command) (given []string) {
 	chosen := append(flags.Model(), &cli.IntFlag{Name: "ctx-size"})
 	for _, f := range sweptFlags() {
@@ -225,7 +225,7 @@ func givenFlags(c *cli.Command) (given []string) {
 	return given
 }
 
-// sweepGrid reads which settings are measured.
+// sweepGrid reads the settings to measure.
 func sweepGrid(c *cli.Command) (g sweep.Grid, err error) {
 	g.All = c.Bool("all")
 	list := func(name string) []string {
@@ -251,7 +251,7 @@ func sweepGrid(c *cli.Command) (g sweep.Grid, err error) {
 		{"budgets", 0, flags.MostBudget, func(v float64) { g.Budgets = append(g.Budgets, int64(v*(1<<30))) }},
 	} {
 		texts := list(f.name)
-		if texts != nil { // an empty list is one, too
+		if texts != nil { // an empty list counts as given
 			g.Thresholds, g.AlwaysOn = notNil(g.Thresholds, f.name == "thresholds"), notNil(g.AlwaysOn, f.name == "always-on")
 		}
 		for _, text := range texts {
@@ -265,7 +265,7 @@ func sweepGrid(c *cli.Command) (g sweep.Grid, err error) {
 	return g, nil
 }
 
-// notNil returns list, which is empty rather than nil if it is given.
+// notNil returns list, or an empty list instead of nil if it was given.
 func notNil[T any](list []T, given bool) []T {
 	if list == nil && given {
 		return []T{}

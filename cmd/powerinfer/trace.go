@@ -15,13 +15,13 @@ func traceFlag() cli.Flag {
 	return &cli.StringFlag{Name: "trace", Category: flags.LogSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
-// traceKind is the kind of traces in Chrome's format, whichever program wrote them.
+// traceKind is the kind of traces in Chrome's format, of any program.
 func traceKind() atomicfile.Kind {
 	return atomicfile.Matches("a trace in Chrome's format", `^\{"(displayTimeUnit|traceEvents)"`)
 }
 
-// traced calls f with a trace, nil without the flag, and then writes it to the file of --trace. If f failed before the
-// model computed anything, an earlier file stays as it was.
+// traced calls f and then writes its trace to the file of --trace. Without the flag the trace is nil. If f fails before
+// the model computes anything, the file stays as it was.
 func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 	path := c.String("trace")
 	if path == "" {

@@ -28,7 +28,7 @@ func version() string {
 	return v
 }
 
-// commit returns the revision the binary was built from, or empty.
+// commit returns the commit of the build, or empty.
 func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

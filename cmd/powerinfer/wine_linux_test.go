@@ -25,8 +25,8 @@ func init() {
 	systemCommands["killed"] = killed
 }
 
-// TestWindows runs the Windows binary under wine and holds it to this one's bytes: without a GPU, and on the software
-// device, which wine's vulkan-1.dll passes on to where it has a display, however virtual.
+// TestWindows: the Windows binary under wine prints the same bytes as this one, without a GPU and with the software
+// device. wine's vulkan-1.dll forwards to that one if there is a display, even a virtual one.
 func TestWindows(t *testing.T) {
 	testenv.Thorough(t)
 	if runtime.GOARCH != "amd64" {
@@ -57,7 +57,7 @@ func TestWindows(t *testing.T) {
 	display := virtualDisplay(t)
 	runScripts(t, "testdata/script/windows", func(e *testscript.Env) {
 		e.Setenv("WINEPREFIX", os.Getenv("WINEPREFIX"))
-		e.Setenv("HOME", os.Getenv("HOME")) // Go's cache, for what wine.sh builds
+		e.Setenv("HOME", os.Getenv("HOME")) // Go's cache, which wine.sh builds with
 		e.Setenv("WINE", wine)
 		e.Setenv("EXE", exe)
 		e.Setenv("HF", hf)
@@ -92,7 +92,7 @@ func virtualDisplay(t *testing.T) string {
 	return ":" + strings.TrimSpace(number)
 }
 
-// windowsLimit is the time in seconds after which a Windows program counts as hung. It includes setting up wine and
+// windowsLimit is the time in seconds after which a Windows program counts as hung. It covers setting up wine and
 // measuring the machine.
 const windowsLimit = "1200"
 
@@ -116,7 +116,7 @@ func both(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// killed runs the Windows binary until FILE exists, and then kills it: killed FILE ARGS...
+// killed runs the Windows binary and kills it as soon as FILE exists: killed FILE ARGS...
 func killed(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := exec.Command(ts.Getenv("WINE"), append([]string{ts.Getenv("EXE")}, args[1:]...)...)
 	cmd.Dir = ts.Getenv("WORK")

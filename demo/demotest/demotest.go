@@ -21,8 +21,8 @@ const (
 	head   = 32 // elements of a head
 )
 
-// HuggingFace returns a folder named hf with the embedded model's checkpoint in F16. Its weights are the embedded file's,
-// so that neurons lie in that file's order; the other files are those of the folder that the model was trained to.
+// HuggingFace returns a folder named hf with the embedded model's checkpoint in F16. Its weights are the embedded
+// file's, in that file's order of neurons; the other files are those of the trained model's folder.
 func HuggingFace(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "hf")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestHuggingFace: tensors whose order of neurons is free apart, the checkpoint is the one that the model was trained to,
-// by the hashes of its tensors.
+// TestHuggingFace: except for tensors with a free order of neurons, the checkpoint is the trained one, by the hashes of
+// its tensors.
 func TestHuggingFace(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(HuggingFace(t), "model.safetensors"))
 	if err != nil {

@@ -198,8 +198,8 @@ func (k *quads) flush() {
 	}
 }
 
-// defineLanes defines how flush takes lanes from two vectors: of the first both lower lanes and of the second likewise,
-// in turn; and the upper ones.
+// defineLanes defines how flush takes lanes from two vectors: the lower two of the first and of the second alternately,
+// and then the upper ones.
 func defineLanes() {
 	for i, name := range []string{"lowLanes", "highLanes"} {
 		constants[name] = GLOBL(name, RODATA|NOPTR)

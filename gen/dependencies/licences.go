@@ -39,7 +39,7 @@ var stated = regexp.MustCompile(`SPDX-License-Identifier: ([\w.() -]*[\w.)])`)
 // permissive are the licences that what we distribute may have.
 var permissive = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
-// permitted reports whether the program may contain what is under licence, as licenceOf or npm writes it.
+// permitted reports whether the program may contain code under licence, in the form of licenceOf or npm.
 func permitted(licence string) bool {
 	for one := range strings.SplitSeq(licence, ", ") {
 		choices := strings.Split(strings.Trim(one, "()"), " OR ")

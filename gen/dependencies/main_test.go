@@ -21,7 +21,7 @@ func TestPermitted(t *testing.T) {
 	}
 }
 
-// TestCheck: what is imported without a reason, a reason for what is gone, and a licence that does not fit are errors.
+// TestCheck: imports without a reason, reasons without an import, and unsuitable licences are errors.
 func TestCheck(t *testing.T) {
 	var all []*module
 	for _, r := range reasons {

@@ -95,7 +95,7 @@ var reasons = []reason{
 	{"mvdan.cc/gofumpt", "formats Go", "a stricter gofmt, which it agrees with"},
 }
 
-// data lists what the program contains of others besides modules.
+// data lists other people's work in the program besides modules.
 var data = []struct{ what, licence, use, why string }{
 	{"the grids of the IQ types (`internal/quant/grid.go`)", "MIT", "decode and encode these types", "part of the format: from ggml's `ggml-common.h`, in another form"},
 }

@@ -187,8 +187,8 @@ func ownName(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, project), "/")
 }
 
-// locked returns the npm packages of a folder: those that only its development needs, or those that are part of what
-// it makes, without optional ones, which are types.
+// locked returns the npm packages of a folder: those for development only, or those that become part of its product,
+// without optional ones, which are types.
 func locked(folder string, development bool) ([]*module, error) {
 	type entry struct {
 		Version, License              string
@@ -205,7 +205,7 @@ func locked(folder string, development bool) ([]*module, error) {
 	}
 	list := modules{}
 	for name, e := range lock.Packages {
-		// A folder of tests has everything as a dependency; the page tells the two apart.
+		// In a folder of tests everything is a dependency; the page distinguishes the two.
 		if name == "" || folder == "web" && (e.Dev != development || !development && e.Optional) {
 			continue
 		}

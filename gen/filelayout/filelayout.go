@@ -41,7 +41,7 @@ type Grid struct {
 	LowStep  int // bits from one index to the next
 	LowBits  int
 	// Upper is the place of the upper parts: UpperBlock bits for each 32 elements, UpperStep from one to the next, of
-	// UpperBits, which is 0 where there are none.
+	// UpperBits; 0: there are none.
 	Upper, UpperBlock, UpperStep, UpperBits int
 	Scales                                  int
 	Signs                                   int // the place of signs, for types with bytes or words of signs apart from the indices

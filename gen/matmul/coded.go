@@ -52,7 +52,7 @@ func (k *tile) largest() int {
 // room returns how many products of pairs 16 bits hold the sum of, at most most.
 func (k *tile) room(most int) int { return min(most, 32767/(2*127*k.largest())) }
 
-// codes holds the operands of group, in registers, or in memory where there are few.
+// codes holds the operands of group, in registers, or in memory if there are few.
 type codes struct{ mask, third, table Op }
 
 // codes loads them.
@@ -167,13 +167,6 @@ func (k *tile) splitWords(s, low reg.VecPhysical) {
 	VPSLLD(U8(16), s, low)
 	VPSRAD(U8(16), low, low)
 	VPSRAD(U8(16), s, s)
-}
-
-// joinHalves leaves s0·first + s1·second in first, exact in 32 bits (2·128·127·16·128 < 2^27).
-func (k *tile) joinHalves(first, second, s0, s1 reg.VecPhysical) {
-	VPMULLD(s0, first, first)
-	VPMULLD(s1, second, second)
-	VPADDD(second, first, first)
 }
 
 func (k *tile) codedAVX2(isum []reg.VecPhysical) {

@@ -157,7 +157,7 @@ func expandPair(typ quant.Type) {
 	RET()
 }
 
-// kept loads a constant into a register of its own.
+// kept loads a constant into its own register.
 func (k *pairExpander) kept(name string) reg.VecPhysical {
 	v := zmm(k.vec())
 	VMOVDQU32(constant(name), v)

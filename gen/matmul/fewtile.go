@@ -16,7 +16,7 @@ type fewTile struct {
 	widePanel
 	sums        [][]reg.VecPhysical // sums of whole blocks, or of first and second halves: [row%2][pair][token]
 	mask, table reg.VecPhysical
-	high        []reg.VecPhysical // each row's bits above the others, where there is room for them
+	high        []reg.VecPhysical // each row's bits above the others, if there is room for them
 }
 
 const (

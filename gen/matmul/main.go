@@ -58,8 +58,8 @@ func repeat(b ...byte) []byte {
 	return out
 }
 
-// sixBitFields are what finds the eight 6-bit fields that start at byte base of a Q4_K header: for dword j the two
-// bytes that hold field j, and the bits to shift it down by.
+// sixBitFields are the constants that find the eight 6-bit fields that start at byte base of a Q4_K header: for dword j
+// the two bytes with field j, and the bits to shift it down by.
 func sixBitFields(base int) (shuffle, shift []byte) {
 	shuffle, shift = make([]byte, 32), make([]byte, 32)
 	for j := range 8 {

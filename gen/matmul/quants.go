@@ -44,7 +44,8 @@ func (k *tile) less(t int, sum reg.VecPhysical) {
 	}
 }
 
-// above is the constant that masks a quant's bits above the fourth where highBits leaves them, "" where there are none.
+// above is the constant that masks a quant's bits above the fourth in the place where highBits leaves them, "" without
+// such bits.
 func (k *tile) above() string {
 	return map[int]string{5: "mask10", 6: "mask30"}[k.typ.Traits().Bits]
 }
@@ -173,7 +174,7 @@ func (k *tile) sixBitScales(r int, dw, m, tmp reg.VecPhysical) {
 	k.next--
 }
 
-// sixBitConstants are the four vectors that unpack a Q4_K header, in registers where there are enough.
+// sixBitConstants are the four vectors that unpack a Q4_K header, in registers if there are enough.
 type sixBitConstants [4]Op
 
 func sixBitMemory() *sixBitConstants {

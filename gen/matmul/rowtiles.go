@@ -18,7 +18,7 @@ import (
 // two 512-bit vectors are of blocks 0 to 3, and of the second of blocks 4 to 7.
 type rowTile struct {
 	tile
-	scale, least [2][2]reg.VecPhysical // by half of a block, by vector; least is what is subtracted
+	scale, least [2][2]reg.VecPhysical // by half of a block, by vector; least is subtracted
 	mask, bits   reg.VecPhysical
 	high         [2][]reg.VecPhysical // by vector: bits above the fourth
 	step, step3  reg.Register

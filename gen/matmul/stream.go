@@ -162,7 +162,7 @@ func scatter(isa string, typ quant.Type) {
 	RET()
 }
 
-// scatterRows is the number of rows chosen by index that are computed at a time: as many as the tiles of one token.
+// scatterRows is the number of rows chosen by index that are computed at a time: the same as the tiles of one token.
 const scatterRows = 4
 
 // rowsAhead is the number of scattered rows by which prefetches run ahead: computing them takes longer than the
@@ -235,7 +235,7 @@ func (k *tile) superblockZ(isum reg.VecPhysical) func() {
 		return k.sixBitZ(isum, dw, s, m, lo, hi, mask)
 	}
 	VMOVDQU32(constant("mask0f"), mask.AsZ())
-	var turn, fifth, h, w reg.VecPhysical // where there are five bits
+	var turn, fifth, h, w reg.VecPhysical // for types with five bits
 	if k.above() != "" {
 		turn, fifth, h, w = zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
 		VMOVDQU32(constant("turn5"), turn)

@@ -16,7 +16,7 @@ import (
 type tile struct {
 	isa  string // "AVX2", "AVXVNNI", "VNNI" or "BF16"
 	typ  quant.Type
-	name string // in the names of kernels, where it is not the type's
+	name string // in the names of kernels, if it is not the type's
 	r, t int
 	next int // vector registers handed out
 	most int // the kernel's share of vector registers, if others use the rest; otherwise 0
@@ -26,7 +26,7 @@ type tile struct {
 	wp             reg.Register // superblock of row 0
 	rb, rb3        reg.Register // row stride and 3×
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
-	upper          reg.Register // activations of token 4, where there are more than four
+	upper          reg.Register // activations of token 4, if there are more than four
 	n              reg.Register
 	acc, part      reg.Register
 	facc           []Op            // [r*T+t], registers or stack
@@ -118,7 +118,7 @@ func (k *tile) vecs(n int) []reg.VecPhysical {
 	return v
 }
 
-// EVEX forms have their own mnemonics for what is untyped in VEX.
+// EVEX forms have separate mnemonics for operations that are untyped in VEX.
 func (k *tile) and(a, b, d Op) {
 	if k.vnni() {
 		VPANDD(a, b, d)
@@ -367,7 +367,7 @@ func (k *tile) superblock(isum []reg.VecPhysical) {
 	k.next = mark
 }
 
-// scales leaves the scales of row r's blocks in dw, and the minima, where there are any, in m.
+// scales leaves the scales of row r's blocks in dw, and the minima, if there are any, in m.
 func (k *tile) scales(r int, dw, m, tmp reg.VecPhysical) {
 	switch k.typ.Traits().Scales {
 	case quant.BlockMin:
@@ -427,7 +427,7 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VMOVUPS(s, acc)
 }
 
-// accumulateHalves adds to acc what isum·dw is above the minima of halves times their activations' sums, times the
+// accumulateHalves adds to acc what isum·dw exceeds the minima of halves times their activations' sums by, times the
 // activations' scale.
 func (k *tile) accumulateHalves(t int, isum, dw, m, s reg.VecPhysical, acc Op) {
 	VPMADDWD(k.act(t, layout.ActPairs), k.least, s)

@@ -21,7 +21,7 @@ type widePanel struct {
 	packed bool // rows are no panel's, but packed ones
 }
 
-// panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone:
+// panelRows is the number of a tile's rows. Six were up to a tenth faster than four for blocks with only a scale:
 // activations are loaded less often.
 func panelRows(typ quant.Type) int {
 	if k := (&tile{typ: typ}); k.nibbleMinima() || k.twoSums() {
@@ -118,7 +118,7 @@ func (k *widePanel) ask() {
 	Label("asked")
 }
 
-// nextTile goes on to the next tile of tokens; the flags say whether there is one.
+// nextTile continues with the next tile of tokens; the flags say whether there is one.
 func (k *widePanel) nextTile() {
 	if k.t == 4 {
 		LEAQ(Mem{Base: k.out, Index: k.outStride, Scale: 4}, k.out)
@@ -249,8 +249,8 @@ func (k *widePanel) sums(sums []reg.VecPhysical) {
 	}
 }
 
-// join is joinHalves, but leaves a float. Sums are scaled as such: each product is exact
-// (64·127·16·128 < 2^24), and what rounds is the addition alone, as where the sum of integers is turned into a float.
+// join leaves s0·first + s1·second in first, as floats. Each product is exact (64·127·16·128 < 2^24), so only the
+// addition rounds, as when the sum of integers becomes a float.
 func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 	VCVTDQ2PS(first, first)
 	VCVTDQ2PS(second, second)

@@ -305,15 +305,6 @@ func (f *file) dup(d, n vec, lane int) {
 	f.word(0x4E040400|uint32(lane)<<19|uint32(n)<<5|uint32(d), "dup v%d.4s, v%d.s[%d]", d, n, lane)
 }
 
-func (f *file) dupHalf(d, n vec) {
-	f.word(0x4E020400|uint32(n)<<5|uint32(d), "dup v%d.8h, v%d.h[0]", d, n)
-}
-
-// insertLane sets lane to of d to lane from of n.
-func (f *file) insertLane(d vec, to int, n vec, from int) {
-	f.word(0x6E040400|uint32(to)<<19|uint32(from)<<13|uint32(n)<<5|uint32(d), "mov v%d.s[%d], v%d.s[%d]", d, to, n, from)
-}
-
 func (f *file) dupW(d vec, r reg) { f.word(0x4E040C00|uint32(r)<<5|uint32(d), "dup v%d.4s, w%d", d, r) }
 
 // by multiplies by one lane: fmul or fmla.
@@ -325,11 +316,6 @@ func (f *file) by(name string, d, n, m vec, lane int) {
 // tbl looks the bytes of m up in n.
 func (f *file) tbl(d, n, m vec) {
 	f.word(0x4E000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
-}
-
-// tblPair looks the bytes of m up in n and the register after it.
-func (f *file) tblPair(d, n, m vec) {
-	f.word(0x4E002000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b, v%d.16b}, v%d.16b", d, n, n+1, m)
 }
 
 func (f *file) ext(d, n, m vec, by int) {
@@ -383,11 +369,6 @@ func (f *file) access(name string, width byte, d vec, base reg, off int) {
 	}
 }
 
-// loadEntry loads entry index of a table of 64-bit words.
-func (f *file) loadEntry(d vec, table, index reg) {
-	f.word(0xFC607800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr d%d, [x%d, x%d, lsl #3]", d, table, index)
-}
-
 // loadQuad loads entry index of a table of 16 bytes each.
 func (f *file) loadQuad(d vec, table, index reg) {
 	f.word(0x3CE07800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr q%d, [x%d, x%d, lsl #4]", d, table, index)
@@ -402,17 +383,6 @@ func (f *file) lane0(d reg, n vec) {
 func (f *file) field(d, s reg, at, n int) {
 	f.line("UBFX $%d, R%d, $%d, R%d", at, s, n, d)
 	f.count("ubfx.x")
-}
-
-// word32 and word64 load from base+off into a general register.
-func (f *file) word32(d, base reg, off int) {
-	f.line("MOVWU %d(R%d), R%d", off, base, d)
-	f.count("ldr.w")
-}
-
-func (f *file) word64(d, base reg, off int) {
-	f.line("MOVD %d(R%d), R%d", off, base, d)
-	f.count("ldr.w")
 }
 
 // loadAll loads the float32 at base into every lane.

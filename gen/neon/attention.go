@@ -225,7 +225,7 @@ func (c *reader) addProducts(q, k []reg, lo, hi []vec) {
 	c.vecs = mark
 }
 
-// fetchAhead asks for the next n bytes at ahead, as many as the step has read of its own rows.
+// fetchAhead prefetches the next n bytes at ahead, as many as the step has read of its own rows.
 func (f *file) fetchAhead(ahead reg, n int) {
 	f.ask(ahead, 0, n)
 	f.addImm(ahead, n)

@@ -146,7 +146,7 @@ func (f *file) arrangeBrains() {
 }
 
 // brainPanel emits the tile of brainRows rows of a panel and brainTokens arranged tokens. It takes one lane of all
-// groups before it goes on to the next: sixteen vectors of sums are what registers hold.
+// groups before the next one, because registers hold only sixteen vectors of sums.
 func (k *kernel) brainPanel() {
 	const rows, tokens, lanes = brainRows / 2, brainTokens / 2, 8 // pairs of rows and of tokens
 	name := k.name("panel")

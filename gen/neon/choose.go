@@ -40,7 +40,7 @@ func (f *file) choose(name, what string, atLeast bool) {
 		if atLeast {
 			f.op("fcmge", d, d, bound)
 			f.op("and", d, d, bits[i])
-		} else { // also what is no number
+		} else { // also NaN
 			f.op("fcmge", d, bound, d)
 			f.op("bic", d, bits[i], d)
 		}

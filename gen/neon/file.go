@@ -9,8 +9,8 @@ import (
 // Rows as files store them. The quants of each half of a superblock are moved into the lanes of packed rows in
 // registers. The rest is the same, so products have the bits of packed rows.
 
-// mapped are the types that have products with rows as files have them, where there are dot products of bytes. Rows of
-// other types, and of all types elsewhere, are packed first.
+// mapped are the types that have products with rows as files have them, on processors with dot products of bytes. Rows
+// of other types, and of all types on other processors, are packed first.
 var mapped = []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}
 
 // packed lists the types with a kernel that packs rows. quant's portable decoder packs the others.

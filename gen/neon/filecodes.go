@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fileCodes returns the eight groups of half h: elements' codes, as unpack leaves them but for codebooks.
+// fileCodes returns the eight groups of half h: elements' codes as unpack leaves them, without codebooks.
 func (k *kernel) fileCodes(h int) []vec {
 	g, w := k.vecsOf(8), k.w[0]
 	mark := k.vecs
@@ -68,7 +68,7 @@ func (k *kernel) fileCodes(h int) []vec {
 	return g
 }
 
-// shiftBytes shifts every byte of n by the number of the same place, down where it is negative.
+// shiftBytes shifts every byte of n by the number in the same place, down if it is negative.
 func (k *kernel) shiftBytes(d, n vec, by func(i int) int) {
 	mark := k.vecs
 	amounts, b := k.vec(), make([]byte, 16)

@@ -67,7 +67,7 @@ func (k *kernel) unpack(d, raw, tmp vec, r, v, h int) {
 	}
 }
 
-// insert sets the bits of mask in d to bits of the vector at at, where they are above bits higher.
+// insert sets the bits of mask in d to bits of the vector at at, which are above bits higher there.
 func (k *kernel) insert(d, tmp vec, r, at, above int, mask byte) {
 	k.load('q', tmp, k.w[r], at)
 	switch {

@@ -50,7 +50,7 @@ func (k *kernel) skip() int {
 	return layout.Of(k.typ).Quants
 }
 
-// advance goes on to the next superblock, by a step of bytes.
+// advance continues with the next superblock, by a step of bytes.
 func (k *kernel) advance() {
 	for _, w := range k.w {
 		k.addImm(w, k.bytes())

@@ -232,7 +232,7 @@ func large(f *file, x, s vec) {
 	f.op("bic", x, x, m)
 }
 
-// above replaces x by 0 where it is not above s; NaN stays.
+// above replaces x by 0 unless it is above s; NaN stays.
 func above(f *file, x, s vec, _ reg) {
 	m := f.vec()
 	f.op("fcmge", m, s, x)

@@ -16,7 +16,7 @@ func main() {
 	Generate()
 }
 
-// sum emits the loop that adds up words, alone or while as many bytes elsewhere are asked for.
+// sum emits the loop that adds up words, by itself or while it prefetches as many bytes elsewhere.
 func sum(name string, ahead bool) {
 	signature, also := "func(p *byte, blocks uintptr) uint64", ""
 	if ahead {

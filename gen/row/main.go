@@ -359,7 +359,7 @@ func costs() {
 	RET()
 }
 
-// oddNumbers are those that eight codes stand for.
+// oddNumbers are the numbers of eight codes.
 func oddNumbers() Mem {
 	m := GLOBL("odd", RODATA|NOPTR)
 	for i := range 8 {

@@ -83,8 +83,8 @@ func (r rows) advance(by Op) {
 	}
 }
 
-// prefetch asks for the next n bytes at ahead, as many as the step has read of its own rows: by
-// the time they are read, they have been fetched at the pace of the arithmetic.
+// prefetch prefetches the next n bytes at ahead, as many as the step has read of its own rows: they arrive at the pace
+// of the arithmetic.
 func prefetch(ahead reg.Register, n int) {
 	for i := 0; i < n; i += 64 {
 		PREFETCHT1(at(ahead, i))

@@ -125,7 +125,7 @@ var activations = []struct {
 		VMULPS(t, p, p)
 		VMULPS(c, p, p)
 		zero := zero()
-		VMAXPS(x, zero, zero) // x, where it is NaN
+		VMAXPS(x, zero, zero) // x, if it is NaN
 		VFNMADD231PS(e, p, zero)
 		return zero
 	}},
@@ -240,7 +240,7 @@ func halves() {
 	end()
 }
 
-// norms emits the sums of norms in float64, sixteen lanes wide, and what is done with them.
+// norms emits the sums of norms in float64, sixteen lanes wide, and the operations that use them.
 func norms() {
 	sum("sumAVX2", "func(x *float32, n int) float64", "is Σx in float64; n is a multiple of 16. Scalar twin: layerNorm.", func(_, x, acc reg.VecVirtual) {
 		VADDPD(x, acc, acc)

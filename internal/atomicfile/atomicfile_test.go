@@ -16,7 +16,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// only holds a folder to these names, so that no temporary one is left behind.
+// only checks that a folder has exactly these names, and no temporary files.
 func only(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -87,7 +87,7 @@ func TestCheckLeavesNothing(t *testing.T) {
 	only(t, dir)
 }
 
-// TestLink: what a link leads to is not replaced, nor the link.
+// TestLink: neither a link nor its target is replaced.
 func TestLink(t *testing.T) {
 	dir, far := t.TempDir(), t.TempDir()
 	target, link, chain := filepath.Join(far, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "chain")
@@ -106,8 +106,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestKind: a file of the same kind is replaced, and an empty one; any other stays, also one that appears while the file
-// is written.
+// TestKind: a file of the same kind, or an empty one, is replaced; any other stays, also one that appears during
+// writing.
 func TestKind(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -147,7 +147,7 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// TestCommitAll: of several files all appear or none.
+// TestCommitAll: of several files either all appear or none.
 func TestCommitAll(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -177,7 +177,7 @@ func TestCommitAll(t *testing.T) {
 	os.Remove(at("a"))
 	os.Remove(at("c"))
 	files := begin("a", "b", "c")
-	files[2].path = at("no/c") // where it cannot be put
+	files[2].path = at("no/c") // an impossible place
 	if err := Commit(files...); err == nil || !strings.Contains(err.Error(), "no/c") {
 		t.Errorf("%v", err)
 	}
@@ -237,8 +237,7 @@ func TestRefusals(t *testing.T) {
 	holds(t, at("file"), "text")
 }
 
-// TestNoRoom: a disk without room is refused before anything is written, and one that fills up on the way leaves no
-// file.
+// TestNoRoom: missing disk space is an error before anything is written, and a disk that fills up leaves no file.
 func TestNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	err := Write(path, Kind{}, func(f *File) error { return f.Room(1 << 62) })

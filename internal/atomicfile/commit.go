@@ -58,7 +58,7 @@ func abort(files []*File) {
 	}
 }
 
-// complete writes the file to the disk and closes it. A file that is alone and replaces none then has its name; any
+// complete writes the file to the disk and closes it. With alone, a file that replaces none then has its name; any
 // other has a temporary one.
 func (f *File) complete(alone bool) error {
 	f.ended = true
@@ -75,8 +75,8 @@ func (f *File) complete(alone bool) error {
 	return err
 }
 
-// name gives a file without a name its own name if it is alone and replaces none. Otherwise it gives a temporary name,
-// because the system cannot give a file a name that another file has.
+// name gives a file without a name its own name if it is alone and replaces none. Otherwise it gives it a temporary
+// name, because the system cannot give a file a name that another file has.
 func (f *File) name(alone bool) error {
 	if alone && !f.replaces {
 		err := nameIt(f.File, f.path)
@@ -105,8 +105,7 @@ func freeName(path string) string {
 	return filepath.Join(filepath.Dir(path), strings.ReplaceAll(temporaryPattern(path), "*", fmt.Sprint(rand.Uint32())))
 }
 
-// kept checks again what is to be replaced: another program may have put something there while the file was written,
-// which may take hours.
+// kept checks the file to be replaced again: another program may have changed it during writing, which may take hours.
 func (f *File) kept() error {
 	if f.temporary == f.path {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pipe, and with it everything else that is no regular file, is left alone, by its own name and through a link.
+// TestFIFO: a pipe, like everything but regular files, is not touched, by its own name or through a link.
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "zlink")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLinesResume: whole lines stay, the beginning of a line goes, but only when the caller says so; texts stay as they are.
+// TestLinesResume: complete lines stay, and an incomplete one is removed only on request; texts do not change.
 func TestLinesResume(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("1\n2\n{\"torn"), 0o600); err != nil {
@@ -65,7 +65,7 @@ func TestLinesOneWriter(t *testing.T) {
 	again.Close()
 }
 
-// TestLinesRefusals: what is no regular file is not opened, and errors begin with the path.
+// TestLinesRefusals: only regular files are opened, and errors begin with the path.
 func TestLinesRefusals(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, os.DevNull, filepath.Join(dir, "no", "file")} {
@@ -75,7 +75,7 @@ func TestLinesRefusals(t *testing.T) {
 	}
 }
 
-// TestLinesFailure: the error of a line that could not be written is that of all later lines, and says what to do.
+// TestLinesFailure: after a failed line all later lines give the same error, with advice.
 func TestLinesFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	f, err := OpenLines(path)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// privateMode is the mode of new files, before the umask: they may hold what people wrote to a model and read from it.
+// privateMode is the mode of new files, before the umask: they may contain conversations with a model.
 const privateMode = 0o600
 
 // sharedMode is the mode of new files of shared kinds, before the umask.

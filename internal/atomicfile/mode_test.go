@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMode: a new file is its user's alone unless it is shared, and then as the umask says; one that is replaced keeps
-// the mode that it was given.
+// TestMode: only the user can read a new file, unless it is shared; then the umask decides. A replaced file keeps its
+// mode.
 func TestMode(t *testing.T) {
 	for _, k := range []struct {
 		umask           int

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNothingToLeave: a process that is killed while it writes leaves nothing, for what it writes has no name yet.
+// TestNothingToLeave: a process killed while it writes leaves no file, because the file has no name yet.
 func TestNothingToLeave(t *testing.T) {
 	dir := t.TempDir()
 	if f := createUnnamed(dir, privateMode); f == nil {

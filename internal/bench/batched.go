@@ -24,8 +24,7 @@ type Batched struct {
 	Prompt, Gen, Sequences int
 }
 
-// pageSlack is the room of the last, partly filled page of a sequence, and of the one that its prompt is taken over
-// from.
+// pageSlack is room for the last, partly filled page of a sequence, and for the one from which its prompt is copied.
 const pageSlack = 128
 
 // Tokens returns the context that the test needs.
@@ -37,7 +36,7 @@ type BatchedResult struct {
 	Neurons         Neurons
 }
 
-// forced is a sampler that takes random tokens and leaves logits alone, as llama-batched-bench does.
+// forced is a sampler that takes random tokens and ignores logits, like llama-batched-bench.
 type forced struct {
 	rng   *rand.Rand
 	vocab int
@@ -112,7 +111,7 @@ func (b Batched) together(ctx context.Context, e *engine.Engine, prompts [][]int
 	return took, ctx.Err()
 }
 
-// BatchedRow is one timed test with what it was timed on.
+// BatchedRow is one timed test with its conditions.
 type BatchedRow struct {
 	Batched
 	BatchedResult
@@ -239,7 +238,7 @@ func (w *BatchedWriter) csv(b batchedRecord, first bool) error {
 	return c.Error()
 }
 
-// Close prints what is printed in the end.
+// Close prints the end of the output.
 func (w *BatchedWriter) Close() error {
 	if w.format == "json" {
 		all, err := json.MarshalIndent(w.rows, "", "  ")

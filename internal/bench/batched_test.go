@@ -7,8 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 )
 
-// TestBatchedTable: the table is llama-batched-bench's, of whose columns N_KV is B·(PP+TG) and speeds are over all
-// sequences.
+// TestBatchedTable: the table is llama-batched-bench's. N_KV is B·(PP+TG), and speeds are over all sequences.
 func TestBatchedTable(t *testing.T) {
 	var out strings.Builder
 	w, err := bench.NewBatchedWriter(&out, "md")

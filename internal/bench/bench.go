@@ -43,8 +43,8 @@ type Result struct {
 	Disk    compute.DiskUse
 }
 
-// Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one
-// gives random ones, as llama-bench's. Random tokens leave fewer neurons at zero than a text does.
+// Run times t reps times after one warm-up. Tokens are text's, repeated if necessary; an empty text gives random ones,
+// like llama-bench's. Random tokens leave fewer neurons at zero than a text does.
 func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, progress func(done, total int)) (Result, error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, t.Tokens())
@@ -86,7 +86,7 @@ type timed struct {
 	units   compute.UnitUse
 }
 
-// once runs t in a sequence of its own.
+// once runs t in a new sequence.
 func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bool) (r timed, err error) {
 	s := e.NewSequence()
 	defer e.Release(s)
@@ -108,7 +108,7 @@ func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bo
 	return r, nil
 }
 
-// evaluate returns what is timed. tokens [Prompt+Gen]
+// evaluate runs the timed part. tokens [Prompt+Gen]
 func (t Test) evaluate(ctx context.Context, e *engine.Engine, s *engine.Sequence, tokens []int32, warm bool) error {
 	ignore := func(int, []float32) {}
 	last := func(n int) func(int) bool { return func(i int) bool { return i == n-1 } }

@@ -203,7 +203,7 @@ func TestNeurons(t *testing.T) {
 	}
 }
 
-// TestDisk: two runs of ten tokens, of which each token read 3 MB.
+// TestDisk: two runs of ten tokens; each token read 3 MB.
 func TestDisk(t *testing.T) {
 	r := row("a")
 	for range 2 {
@@ -293,14 +293,14 @@ func TestRun(t *testing.T) {
 		calls := 0
 		r, err := Run(context.Background(), e, test, nil, 3, func(done, total int) {
 			calls++
-			if done != calls || total != 4 { // the warm-up is one more
+			if done != calls || total != 4 { // and one for the warm-up
 				t.Errorf("%s: progress %d/%d after %d calls", test.Name(), done, total, calls)
 			}
 		})
 		if err != nil || len(r.Samples) != 3 || calls != 4 || slices.Min(r.Samples) <= 0 {
 			t.Errorf("%s: %v after %d runs, %v", test.Name(), r.Samples, calls, err)
 		}
-		// Neither the warm-up nor the depth is among the counted steps: a prompt is one, generated tokens are one each.
+		// Neither the warm-up nor the depth counts as steps: a prompt is one, generated tokens are one each.
 		steps := int64(3 * test.Gen)
 		if test.Prompt > 0 {
 			steps += 3
@@ -329,8 +329,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What is read is a share of what dense steps read: a token leaves most out, and a prompt, whose tokens need different
-// neurons, reads more, but no weight twice.
+// TestReadShare: the read bytes are a share of what dense steps read. A token skips most. A prompt, with tokens that
+// need different neurons, reads more, but no weight twice.
 func TestReadShare(t *testing.T) {
 	_, e := openDemo(t)
 	last := 0.0
@@ -351,11 +351,12 @@ func TestReadShare(t *testing.T) {
 	}
 }
 
-// sameText is by which share the active neurons of the same text may differ where a part of it was read as a prompt,
-// whose sums are rounded in another order than those of single tokens; another text differs by several hundredths.
+// sameText is the tolerance of the active neurons' share for the same text, if a part of it was read as a prompt, which
+// rounds sums in another order than single tokens. Another text differs by several hundredths.
 const sameText = 0.002
 
-// A text's tokens are computed in their order, depth first and again from the beginning: what the layers compute tells.
+// TestRunOnText: a text's tokens are computed in order, depth first and repeated if necessary, as the layers' counts
+// show.
 func TestRunOnText(t *testing.T) {
 	_, e := openDemo(t)
 	text := e.Tokenizer().Encode("Once upon a time there was a king who had three sons.", true, false)
@@ -379,7 +380,7 @@ func TestRunOnText(t *testing.T) {
 	if err != nil || r.Neurons != want {
 		t.Errorf("%+v, want %+v (%v)", r.Neurons, want, err)
 	}
-	// With a depth, what is timed is the rest of the same text.
+	// With a depth, the timed tokens are the rest of the same text.
 	first, err := Run(context.Background(), e, Test{Gen: 8}, text, 1, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -390,7 +391,7 @@ func TestRunOnText(t *testing.T) {
 	}
 }
 
-// TestGPUs: a row says which GPUs took part, and what the plan for them expected.
+// TestGPUs: a row has the GPUs in use, and the rate that the plan expected.
 func TestGPUs(t *testing.T) {
 	r := row("a")
 	r.GPUs, r.Layers, r.Planned, r.Expected = []GPU{{"GPU A", "0"}, {"GPU B", "2"}}, 17, true, 12.345

@@ -9,9 +9,9 @@ type Neurons struct {
 	Mode string // how the model is computed: off, exact or predict; single layers may run exact in a model that predicts
 	// (token, neuron) pairs of all layers.
 	Pairs, Predicted, Active int64
-	// Bytes of feed-forward weights read, predictors included, and those that the same steps would have read without
-	// leaving neurons out. A step reads a weight once for all of its tokens, so a long prompt's step reads nearly all
-	// of them.
+	// Bytes of feed-forward weights read, with predictors, and those that the same steps would have read without
+	// skipping neurons. A step reads a weight once for all of its tokens, so a long prompt's step reads nearly all of
+	// them.
 	Bytes, Dense int64
 	Steps        int64 // of the whole model
 }

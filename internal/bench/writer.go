@@ -63,18 +63,18 @@ type Row struct {
 	CPU      string
 	File     string
 	Model    Model
-	GPUs     []GPU   // those that took part
-	Layers   int     // of the model, of which something lies on GPUs
-	Planned  bool    // tables have a column of what is expected
+	GPUs     []GPU   // GPUs in use
+	Layers   int     // the model's layers with a part on GPUs
+	Planned  bool    // tables have a column of the expected rates
 	Expected float64 // tokens per second that the plan expects of this test; 0: nothing is known
 	Time     time.Time
 }
 
-// GPU is a GPU as a row tells of it.
+// GPU is a GPU in a row.
 type GPU struct{ Name, Device string }
 
-// record is a Row in llama-bench's JSON and CSV fields. What there is no choice of here has the value that says so, as
-// its documentation lists them (tools/llama-bench/README.md).
+// record is a Row in llama-bench's JSON and CSV fields. Fields without a choice here have the corresponding value of
+// its documentation (tools/llama-bench/README.md).
 type record struct {
 	Commit   string  `json:"build_commit"`
 	Number   int     `json:"build_number"` // none here; readers of llama-bench's files expect the field

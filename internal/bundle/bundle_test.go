@@ -28,7 +28,7 @@ func matrix(rng *rand.Rand, name string, t quant.Type, shape ...int) gguf.Source
 	return gguf.Source{Name: name, Type: t, Shape: shape, Write: func(w io.Writer) error { _, err := w.Write(b); return err }}
 }
 
-// random writes a model of random bytes with so many layers and neurons, and returns its name.
+// random writes a model of random bytes with this many layers and neurons, and returns its name.
 func random(t testing.TB, dir string, seed uint64, layers, embd, ff int) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -65,7 +65,7 @@ func made(t testing.TB, model *gguf.File, path string, m Making) *File {
 	return f
 }
 
-// check holds every row that f has to the model's tensors.
+// check compares every row of f with the model's tensors.
 func check(t *testing.T, f *File, model *gguf.File, layer int, names [parts]string) {
 	t.Helper()
 	data, err := os.ReadFile(f.Path())
@@ -107,7 +107,7 @@ var (
 	ungated = [parts]string{Up: "ffn_up", Down: "ffn_down_t"}
 )
 
-// CheckRows holds the bundle file of the model at path to it, for tests outside of the package.
+// CheckRows compares the bundle of the model at path with the model, for tests of other packages.
 func CheckRows(t *testing.T, path string, layers int, gates bool) {
 	t.Helper()
 	names := ungated
@@ -124,8 +124,8 @@ func CheckRows(t *testing.T, path string, layers int, gates bool) {
 	}
 }
 
-// TestRows holds bundle files to the models that they are made from: parts of several types, gates and ups in one
-// tensor, and a model in several files.
+// TestRows compares bundles with their models: parts of several types, gates and ups in one tensor, and a model in
+// several files.
 func TestRows(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
@@ -182,7 +182,7 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// TestDamaged: nothing is taken from a file that is not exactly of the model, and a row that was damaged is refused.
+// TestDamaged: a file of another model is refused, and so is a damaged row.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
 	model := opened(t, random(t, dir, 1, 2, 64, 40))
@@ -242,7 +242,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestStopped: a call that is cancelled leaves a part, and the next one goes on with it.
+// TestStopped: a cancelled call leaves a part, with which the next one continues.
 func TestStopped(t *testing.T) {
 	model := opened(t, random(t, t.TempDir(), 1, 4, 128, 500))
 	path := model.Path + Suffix
@@ -297,7 +297,7 @@ func only(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestTogether: of several that want the file one makes it. The others wait, say so, and take it.
+// TestTogether: if several processes want the file, one makes it. The others wait, say so, and use it.
 func TestTogether(t *testing.T) {
 	model := opened(t, random(t, t.TempDir(), 1, 2, 64, 64))
 	path := model.Path + Suffix
@@ -336,7 +336,7 @@ func TestTogether(t *testing.T) {
 	only(t, filepath.Dir(path), "m.gguf", "m.gguf.neurons")
 }
 
-// TestReplaced: a file of another model is made again; one that is none of ours stays, and so does a part.
+// TestReplaced: a bundle of another model is made again. Foreign files and parts stay.
 func TestReplaced(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -378,7 +378,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestChangedModel: a model that is replaced while its neurons are read leaves nothing.
+// TestChangedModel: a model that is replaced while its neurons are read leaves no bundle.
 func TestChangedModel(t *testing.T) {
 	path := random(t, t.TempDir(), 1, 3, 64, 64)
 	model := opened(t, path)
@@ -395,7 +395,7 @@ func TestChangedModel(t *testing.T) {
 	only(t, filepath.Dir(path), "m.gguf")
 }
 
-// TestNoRoom: what is missing is said before anything is written.
+// TestNoRoom: missing space is an error before anything is written.
 func TestNoRoom(t *testing.T) {
 	w := &writer{y: &layout{size: 1 << 60}, part: &part{path: filepath.Join(t.TempDir(), "p")}}
 	if err := w.room(); !errors.Is(err, errRoom) || !strings.Contains(err.Error(), "GiB free") {
@@ -403,8 +403,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestRename: a part that others look at gets its name once they let it, or has it because one of them gave it; whoever
-// never lets it makes it fail.
+// TestRename: a part that others look at gets its name once they close it, or because one of them renamed it. If one
+// never closes it, renaming fails.
 func TestRename(t *testing.T) {
 	dir := t.TempDir()
 	model := opened(t, random(t, dir, 1, 1, 256, 32))

@@ -119,8 +119,8 @@ func (s *subject) fault(i int) faults.Fault {
 	return f
 }
 
-// TestKilled: at whatever moment a process is killed that writes the file, the file is not there, or whole. The next
-// start makes it whole.
+// TestKilled: if a process is killed at any moment while it writes the file, the file is either missing or complete.
+// The next start completes it.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t)
@@ -147,7 +147,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestResumed: layers that were finished before a process was killed are not written again.
+// TestResumed: layers finished before a process was killed are not written again.
 func TestResumed(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t)
@@ -164,8 +164,8 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// TestFaults: a disk that is full is said, and nothing is left; other errors are said, and the next start goes on. In a
-// folder that cannot be written to nothing is tried, and the file is in the cache folder.
+// TestFaults: a full disk is an error, and nothing remains. After other errors the next start continues. If the folder
+// cannot be written to, the file is in the cache folder.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t)

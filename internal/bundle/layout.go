@@ -183,7 +183,7 @@ func strideOf(n int64) int64 {
 	return (n + least - 1) / least * least
 }
 
-// differs says what is wrong with a file that begins with head instead of y's header.
+// differs returns why a file that begins with head does not match y's header.
 func differs(head []byte) string {
 	if !gguf.NeuronsKind().Is(head) {
 		return "it is not a file of a model's neurons"

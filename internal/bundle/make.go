@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// Making has callbacks of Make. Each may be nil.
+// Making holds callbacks of Make. Each may be nil.
 type Making struct {
 	Progress func(done, total int64) // bytes of the file, without those that an earlier call has written
 	Notice   func(string)            // a line for the user
@@ -63,8 +63,8 @@ func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 	return nil, last
 }
 
-// Make makes the bundle file of a model at path and opens it. If an earlier call was killed or its context ended, Make
-// goes on after the last layer that it finished. While another process makes the file, Make waits for it.
+// Make makes the bundle file of a model at path and opens it. If an earlier call was killed or cancelled, Make
+// continues after the last layer that it finished. While another process makes the file, Make waits for it.
 func Make(ctx context.Context, model *gguf.File, path string, m Making) (*File, error) {
 	y, err := guarded(model)
 	if err != nil {

@@ -256,8 +256,8 @@ func (p *part) publish(path string) error {
 // renames is the number of times that a part is renamed at most, where others that look at it prevent that.
 const renames = 20
 
-// rename gives a part its name. shared: a process that has opened the part, to see whether it can have it, prevents that
-// for a moment, and one that got it meanwhile has done it itself.
+// rename gives a part its name. With shared, another process may have opened the part to see whether it can have it.
+// That prevents renaming for a moment, or the other process has renamed it.
 func (p *part) rename(path string, shared bool) error {
 	for tries := 1; ; tries++ {
 		err := os.Rename(p.path, path)

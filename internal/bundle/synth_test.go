@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// TestFamilies holds bundle files to models of families with gates and without, and to the original's files.
+// TestFamilies compares bundles with models of families with and without gates, and with the original's files.
 func TestFamilies(t *testing.T) {
 	for name, s := range map[string]synth.Spec{
 		"llama":    {Arch: "llama", Type: quant.Q4_0, Form: synth.Form{Transposed: true}},

@@ -90,7 +90,7 @@ func TestEveryOrder(t *testing.T) {
 	}
 }
 
-// TestEveryTool: no published template refuses or loses a tool for what its definition does not say.
+// TestEveryTool: no published template refuses or loses a tool with an incomplete definition.
 func TestEveryTool(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(testenv.Shared(t, "chat-templates"), "*.jinja"))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestAdaptations(t *testing.T) {
 	}
 }
 
-// TestLaterSystemIsShown: a template that takes a later system message and does not show it does not lose it.
+// TestLaterSystemIsShown: a template that accepts a later system message without showing it does not lose it.
 func TestLaterSystemIsShown(t *testing.T) {
 	tmpl, err := Parse(`{% set ms = messages %}{% if messages[0].role == 'system' %}{{ '[S]' + messages[0].content }}{% set ms = messages[1:] %}{% endif %}`+
 		`{% for m in ms %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}`+
@@ -212,7 +212,7 @@ func TestResultsWithCalls(t *testing.T) {
 	}
 }
 
-// TestIDsStayPaired: ids of any form become short ones, the same for a call and its result, others for other calls.
+// TestIDsStayPaired: ids of any form become short ones, equal for a call and its result, different for other calls.
 func TestIDsStayPaired(t *testing.T) {
 	tmpl, err := Parse(strict, "", "")
 	if err != nil {
@@ -242,7 +242,8 @@ func TestIDsStayPaired(t *testing.T) {
 	}
 }
 
-// TestEarlierTextStays: as a conversation grows, the text of its earlier part stays, so that it is not read again.
+// TestEarlierTextStays: as a conversation grows, the text of its earlier part stays the same, so that the cache can be
+// reused.
 func TestEarlierTextStays(t *testing.T) {
 	all := []Message{
 		said("system", "a"), said("user", "b"), calling(called("call_1234567", `"{\"x\": \"y"`)), answered("call_1234567", "c"), said("user", "d"),
@@ -296,7 +297,7 @@ func TestCutOffArgumentsAreCompleted(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere: wherever an object is cut off, something of it can be shown.
+// TestCutAnywhere: an object cut off at any place can be completed to show something.
 func TestCutAnywhere(t *testing.T) {
 	const whole = `{"path": "a \"b\" \\ \u00fc.txt", "n": [1, -2.5e3, true, null, {"x": {}}], "text": "line\nüber"}`
 	for i := range len(whole) - 1 {
@@ -314,7 +315,7 @@ func TestFirefunctionIsToldOfTools(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: what no adaptation expresses is an error with the template's own words.
+// TestRefusedForGood: messages that no adaptation can express are an error in the template's own words.
 func TestRefusedForGood(t *testing.T) {
 	tmpl, err := Parse(`{{ raise_exception('not today') }}`, "", "")
 	if err != nil {

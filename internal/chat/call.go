@@ -94,8 +94,8 @@ const maxOpen = 100
 // maxEscape is the length of the longest escape in a text, \u12ab, which may also be cut off.
 const maxEscape = 6
 
-// completed returns an object that was cut off, without the parts that cannot be completed; nil if text is no beginning
-// of an object.
+// completed returns an object that was cut off, without the parts that cannot be completed; nil if text does not begin
+// an object.
 func completed(text string) json.RawMessage {
 	if text = strings.TrimSpace(text); !strings.HasPrefix(text, "{") {
 		return nil
@@ -185,8 +185,8 @@ func withIDs(messages []Message) []Message {
 // shortID is the length of the ids that Mistral's templates insist on.
 const shortID = 9
 
-// withShortIDs gives all ids the length that Mistral's templates insist on. Others become nine letters and digits that
-// follow from them alone, so that a call and its result still match.
+// withShortIDs gives all ids the length that Mistral's templates require. Others become nine letters and digits
+// computed from them, so that a call and its result still match.
 func withShortIDs(messages []Message) []Message {
 	all := withIDs(messages)
 	if all != nil {
@@ -246,7 +246,7 @@ func oneCallEach(messages []Message) []Message {
 	return out
 }
 
-// withResults puts results into the messages of the calls before them, under the names of those that they answer.
+// withResults moves results into the messages of their calls, under the calls' names.
 func withResults(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {

@@ -112,8 +112,8 @@ func TestContinueFinalMessage(t *testing.T) {
 	}
 }
 
-// TestBuiltins holds built-in formats to what llama.cpp renders. testdata/builtin.json was written by a program that
-// calls its function llm_chat_apply_template, of the version that the file names, for each of its names and these
+// TestBuiltins compares built-in formats with llama.cpp's. testdata/builtin.json was written by a program that calls
+// llama.cpp's function llm_chat_apply_template, of the version in the file, for each of its names and these
 // conversations of ours.
 func TestBuiltins(t *testing.T) {
 	conversations := map[string]Request{
@@ -134,7 +134,7 @@ func TestBuiltins(t *testing.T) {
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	delete(want, "") // where it comes from
+	delete(want, "") // the origin
 	// gpt-oss as published: see TestPublishedBuiltins.
 	want["gpt-oss"] = map[string]string{
 		"conversation": "<|start|>system<|message|> Answer in\n one line.\n<|end|><|start|>user<|message|>\tName a river. <|end|><|start|>assistant<|channel|>final<|message|> The Elbe.\n<|end|><|start|>user<|message|> And a hill?\n\n<|end|><|start|>assistant",
@@ -160,8 +160,8 @@ func TestBuiltins(t *testing.T) {
 	}
 }
 
-// TestPublishedBuiltins holds built-in formats to their models' published templates, from the first question on: what
-// stands before it may be a date or an instruction that the publisher chose.
+// TestPublishedBuiltins compares built-in formats with their models' published templates, from the first question on:
+// before it there may be a date or the publisher's instruction.
 func TestPublishedBuiltins(t *testing.T) {
 	q := Request{AddGenerationPrompt: true, Messages: []Message{{Role: "user", Content: "Name a river."}, {Role: "assistant", Content: "The Elbe."}, {Role: "user", Content: "And a hill?"}}}
 	rest := func(tmpl *Template) string {

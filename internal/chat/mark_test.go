@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// TestMarks: each picture's mark is in its message's text, in whatever form templates take messages, and pictures stay
-// in step with their marks where messages are joined, moved or turned into other messages' texts.
+// TestMarks: each picture's mark is in its message's text, in whatever form templates take messages. Pictures and marks
+// stay in the same order when messages are joined, moved or turned into other messages' texts.
 func TestMarks(t *testing.T) {
 	a, b, c := picture.Blank(1, 1, [3]byte{1}), picture.Blank(2, 2, [3]byte{2}), picture.Blank(3, 3, [3]byte{3})
 	named := map[*picture.Image]string{a: "<A>", b: "<B>", c: "<C>"}
@@ -67,7 +67,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestMarksLost: a template that leaves a picture out is an error, and one that shows it twice has it twice.
+// TestMarksLost: a template that leaves a picture out is an error, and one that shows it twice repeats it.
 func TestMarksLost(t *testing.T) {
 	conversation := []Message{{Role: "user", Parts: []Part{{Type: "text", Text: "Hi"}, {Type: "image", Picture: picture.Blank(1, 1, [3]byte{})}}}}
 	for source, want := range map[string]int{
@@ -95,7 +95,7 @@ func TestMarksLost(t *testing.T) {
 	}
 }
 
-// TestTextWithPictures: texts and pictures are put together in order.
+// TestTextWithPictures: texts and pictures are joined in order.
 func TestTextWithPictures(t *testing.T) {
 	a, b := picture.Blank(1, 1, [3]byte{}), picture.Blank(2, 1, [3]byte{})
 	var text Text

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// A Message is one message of a conversation.
+// Message is one message of a conversation.
 type Message struct {
 	Role       string // system, developer, user, assistant or tool
 	Content    string
@@ -132,7 +132,7 @@ func (t *Text) Add(part string) { t.b.WriteString(part) }
 // Picture adds a picture.
 func (t *Text) Picture(m *picture.Image) { t.pictures = append(t.pictures, placed{t.b.Len(), m}) }
 
-// Paragraph appends a part after an empty line, if neither it nor the text before is empty.
+// Paragraph appends a part after an empty line, unless it or the text before is empty.
 func (t *Text) Paragraph(part string) {
 	if part != "" && t.b.Len() > 0 {
 		t.b.WriteString("\n\n")
@@ -167,7 +167,7 @@ func (t *Text) Fill(m *Message) {
 	m.Content = ""
 }
 
-// Paragraphs joins texts with empty lines between them, without those that are empty.
+// Paragraphs joins the texts that are not empty, with empty lines between them.
 func Paragraphs(texts ...string) string {
 	var all Text
 	for _, t := range texts {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestJoinedMessages: messages of one role are joined to one with its parts in order, and joining twice as many takes
-// no more than about twice the memory.
+// TestJoinedMessages: messages of one role become one with its parts in order. Joining twice as many takes at most
+// about twice the memory.
 func TestJoinedMessages(t *testing.T) {
 	const n = 10000
 	took := func(n int) int64 {

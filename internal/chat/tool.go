@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
 )
 
-// A Tool is a function that the model may call, in OpenAI's form:
-// {"type":"function","function":{"name":…,"parameters":…}}, or the function alone.
+// Tool is a function that the model may call, in OpenAI's form:
+// {"type":"function","function":{"name":…,"parameters":…}}, or only the function.
 type Tool = json.RawMessage
 
 // nameOf returns a tool's name.

@@ -54,7 +54,7 @@ func (t *Template) adapted(messages []Message, tools []Tool) []Message {
 	return messages
 }
 
-// describe tells a model with a template without tools what it can call, and in which form.
+// describe tells a model with a template without tools which ones it can call, and in which form.
 func describe(tools []Tool) string {
 	var b strings.Builder
 	b.WriteString("You can call these tools, each described by a JSON schema:\n")

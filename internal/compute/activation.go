@@ -35,7 +35,7 @@ const (
 	SiTU
 
 	Softplus // ln(1+exp(g))·u, of what attention is multiplied by, as Logistic
-	Identity // g·u, likewise
+	Identity // g·u
 
 	// XIELU is (p·g² + b·g)·u above 0, and (n·(expm1(min(g,e)) − g) + b·g)·u elsewhere. Only Activate computes it.
 	//
@@ -50,7 +50,7 @@ func (n Nonlinearity) String() string {
 	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus", "identity", "xielu", "gelu_erf", "gelu_quick"}[n]
 }
 
-// Limited reports whether a nonlinearity has limits, which files say or families have.
+// Limited reports whether the function has limits, which come from the file or the family.
 func (n Nonlinearity) Limited() bool { return n == ClampedSwiGLU || n >= LimitedSwiGLU && n <= SiTU }
 
 // Nonlinearities returns all that feed-forward layers may have.

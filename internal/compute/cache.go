@@ -56,7 +56,7 @@ type KVShape struct {
 	Heads              int // KV heads; 0: the layer reads another layer's
 	Key, Value         int // elements of a head's key and of its value
 	KeyType, ValueType KVType
-	Within             bool // a head's value is the first elements of its key and takes no memory of its own: multi-head latent attention's
+	Within             bool // a head's value is the first elements of its key and takes no extra memory, as in multi-head latent attention
 	State              int  // float32 numbers of a sequence's recurrent state, which the layer has in place of keys and values; else 0
 	Every              int  // only the last of each Every positions has keys and values, and a page has Rows of them; 0: every position has. One of Every and PagePositions must divide the other
 	Reach              int  // positions that are read, counted back from a token's own; 0: all
@@ -91,7 +91,7 @@ func (s KVShape) Rows() int {
 	return PagePositions
 }
 
-// Row returns which of its page's rows a position has; kept is false where it has none.
+// Row returns a position's row in its page; kept is false if it has none.
 func (s KVShape) Row(pos int) (row int, kept bool) {
 	if s.Every == 0 {
 		return pos % PagePositions, true

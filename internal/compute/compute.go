@@ -35,7 +35,7 @@ type Device interface {
 	// that are expected to use each unit, or nil. [units]
 	Bundle(prior []float64, parts ...*Matrix) error
 	// Keep makes room in RAM for units, once all bundles are known, and reads those that are expected to be used most,
-	// as far as there is room. progress learns of the bytes that were read; it may be nil.
+	// as far as there is room. progress, which may be nil, gets the bytes read.
 	Keep(ctx context.Context, progress func(done, total int64)) error
 	// Tune chooses, by measuring, among kernels that give the same bytes, for the weights that the device holds. It is
 	// called once they are loaded.
@@ -68,10 +68,10 @@ type Device interface {
 	Read(t Tensor, i int) ([]float32, error)
 	// CopyPage copies page from to page to, in every layer of c that both have.
 	CopyPage(c *Cache, to, from Page)
-	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as
-	// KVShape.Positions says of its slice: none of layers that the page has none in. Of a layer with recurrent states
-	// the slice is empty, or has room for the slot's. The order is the same on every device. It may be called between
-	// runs.
+	// ReadPage writes the keys and values of a page's first positions to layers, one slice for each of c's layers. The
+	// length of a slice determines the positions (KVShape.Positions); it may be zero. A slice of a layer with recurrent
+	// states is empty, or has room for the slot's state. The order is the same on every device. ReadPage may be called
+	// between runs.
 	ReadPage(c *Cache, page Page, layers [][]byte) error
 	// WritePage fills a page's first positions with what ReadPage gave. The rest of the page is lost.
 	WritePage(c *Cache, page Page, layers [][]byte) error
@@ -84,8 +84,8 @@ type Device interface {
 	io.Closer
 }
 
-// Plain answers for a device what it has no answer of its own to: it keeps no weights on disk, records no segments and
-// counts nothing. A device that passes calls on to others has no Plain, so that it forgets none.
+// Plain has default methods for a device: it keeps no weights on disk, records no segments and counts nothing. Devices
+// that forward calls do not embed it, so that the compiler demands every method.
 type Plain struct{}
 
 // Bundle fails.

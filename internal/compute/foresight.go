@@ -1,17 +1,16 @@
 package compute
 
-// Foreseer takes guesses at what the next layer reads. A device that waits in every layer, for another processor or for
-// a disk, brings it into a cache or into RAM ahead of time. No result depends on a guess.
+// Foreseer takes predictions of what the next layer reads. A device that waits in every layer, for another processor or
+// for a disk, brings it into a cache or into RAM ahead of time. No result depends on a prediction.
 type Foreseer interface {
-	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
-	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
+	// Foresee says, before a layer's SparseFFN, how to predict the next layer's set. After that SparseFFN the content
+	// of g.H, g.Set, g.Hidden and g.Logits is lost.
 	Foresee(g Guess)
-	// ForeseeExperts says, before a layer's Experts, how the choice of the experts of the next layer that has some can be
-	// guessed.
+	// ForeseeExperts says, before a layer's Experts, how to predict the choice of the next layer with experts.
 	ForeseeExperts(g ExpertGuess)
 }
 
-// Unforeseeing is a Foreseer that has no use for guesses.
+// Unforeseeing is a Foreseer that ignores predictions.
 type Unforeseeing struct{}
 
 // Foresee does nothing.

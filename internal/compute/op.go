@@ -73,8 +73,8 @@ func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
 // Turner is an executor of several processors.
 type Turner interface {
-	// Turn has the CPU call f in its order of work, without waiting for what is queued for other processors. An error of f
-	// is an error of the run.
+	// Turn makes the CPU call f in order, without waiting for operations queued for other processors. An error of f is
+	// an error of the run.
 	Turn(f func() error)
 }
 
@@ -87,8 +87,8 @@ func (v Verbs) Turn(f func() error) {
 	v.calls.Host(f)
 }
 
-// Foresee passes a guess on.
+// Foresee forwards a prediction.
 func (v Verbs) Foresee(g Guess) { v.calls.Foresee(g) }
 
-// ForeseeExperts passes a guess on.
+// ForeseeExperts forwards a prediction.
 func (v Verbs) ForeseeExperts(g ExpertGuess) { v.calls.ForeseeExperts(g) }

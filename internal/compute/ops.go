@@ -72,7 +72,7 @@ type Operations interface {
 	CopyColumns(o *CopyColumns)
 	Slice(o *Slice)
 
-	// Norms, and what treats every element alone.
+	// Norms, and operations on single elements.
 	RMSNorm(o *RMSNorm)
 	LayerNorm(o *LayerNorm)
 	Match(o *Match)

@@ -10,7 +10,7 @@ package compute
 type Connections struct {
 	Streams int
 	Eps     float32 // added to the weights of reading, and to what mixes are divided by
-	Written float32 // the largest weight of writing, but for Floor
+	Written float32 // the largest weight of writing, without Floor
 	Floor   float32 // added to the weights of writing
 	Rounds  int     // rounds that normalise rows and columns of mixes to the sum 1; at least 1
 }

@@ -8,7 +8,7 @@ type Score int
 // The scores.
 const (
 	Softmax       Score = iota // over all experts
-	Sigmoid                    // sigmoid of each expert's logit alone
+	Sigmoid                    // sigmoid of each expert's logit
 	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over the chosen ones
 	RootSoftplus               // √ln(1+e^logit)
 )
@@ -144,8 +144,8 @@ type ExpertWeights struct {
 }
 
 // Skip says which of a token's chosen experts may be left out. They then add nothing, and the others keep their
-// weights. The zero value leaves out none. Only experts that are on disk and not in RAM are left out, only in steps of
-// up to FewTokens tokens, and only if no other token of the step needs them. The result then depends on what is in RAM.
+// weights. The zero value leaves out none. Only experts on disk and not in RAM are left out, only in steps of up to
+// FewTokens tokens, and only if no other token of the step needs them. The result then depends on the content of RAM.
 type Skip struct {
 	After  int     // experts of each token that always stay, the highest ranked, 1 or more; 0: all do
 	Below  float32 // others may be left out if their weight is less than this share of the sum of the token's weights

@@ -28,9 +28,8 @@ func (v Verbs) Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix) {
 }
 
 // SparseFFN computes a feed-forward layer by neuron: Out = Σ_{i∈Set} a_i·Down[i] + DownBias with a_i =
-// act(Gate[i]·X)·(Up[i]·X), or act(Up[i]·X+UpBias[i]) where there is no gate. A neuron outside a token's set adds
-// nothing, whichever way the device computes. What an adapter adds to the products of gate and up counts before the
-// activation: see NeuronAdapter.
+// act(Gate[i]·X)·(Up[i]·X), or act(Up[i]·X+UpBias[i]) without a gate. A neuron outside a token's set adds nothing,
+// however the device computes. Adapters of gate and up apply before the activation: see NeuronAdapter.
 type SparseFFN struct {
 	Out, X  Tensor // [n, n_embd]
 	Set     Set    // [n, n_ff]

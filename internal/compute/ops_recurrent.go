@@ -71,7 +71,7 @@ func (p *Params) CheckRuns(slots int) error {
 // convolved, and the result is multiplied by its output gate instead of going through SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
-	X     Tensor  // [n, channels], or [n, 3·channels] where it is gated
+	X     Tensor  // [n, channels], or [n, 3·channels] if it is gated
 	W     *Vector // [width·channels], at least 2 wide
 	Bias  *Vector // [channels] or nil
 	Cache *Cache
@@ -141,7 +141,7 @@ type Scan struct {
 	Step  Tensor  // [n, heads], fine: [n, heads·dim], or without Mem
 	A     *Vector // [heads]; fine: [heads·dim·state]
 	D     *Vector // [heads], fine: [heads·dim], or nil: 0
-	Bias  *Vector // as Step, or nil where there is no step
+	Bias  *Vector // as Step, or nil without a step
 	Shape StateSpace
 	At    int
 	Cache *Cache
@@ -231,7 +231,7 @@ type Delta struct {
 // Joined reports whether Write and Step are one tensor.
 func (o *Delta) Joined() bool { return o.Write == o.Step }
 
-// ByColumn reports whether each column of a head's S has a decay of its own.
+// ByColumn reports whether the columns of a head's S have separate decays.
 func (o *Delta) ByColumn() bool { return o.Bias.Len > o.Shape.Heads }
 
 // Group returns the group of head h.

@@ -133,8 +133,8 @@ func (v Verbs) Insert(x Tensor, first int, add bool) {
 	v.Do(&v.calls.insert)
 }
 
-// Precede copies row i-1 of X to row i of Dst, where it is of the same sequence and the position before. Other rows of
-// Dst become what Params.Before has of their sequence, or zeros where it has nothing.
+// Precede copies row i-1 of X to row i of Dst, if it is the previous position of the same sequence. Other rows of Dst
+// become the row of their sequence in Params.Before, or zeros.
 type Precede struct {
 	Dst, X Tensor // [n, cols]
 }

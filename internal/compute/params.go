@@ -31,7 +31,7 @@ type Params struct {
 	Given  [][]float32 // [n] numbers from outside for rows that are no tokens but parts of pictures, see Insert; nil: for the other rows, or for none
 	Bounds []Bounds    // [n] the positions that rows see in layers with Bounded attention; nil: no layer has it
 
-	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
+	Draft bool // the step drafts tokens: a model loaded for this computes fewer neurons than in other steps
 	Depth int  // with Draft: the number of tokens that the draft has so far
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model

@@ -15,8 +15,8 @@ type Rope struct {
 	First int       // the first rotated element of a head
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
-	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
-	Back  int       // rows are rotated to the position so many before theirs; without Params.Axes it is subtracted, and may give a negative one
+	Scale float64   // magnitude of the rotated pair; 1 except for YaRN
+	Back  int       // rows are rotated to the position this far before theirs; without Params.Axes it is subtracted, and may give a negative one
 	Every int       // positions are rounded down to a multiple of it; 0: they are not rounded
 	Axes  []uint8   // [Dims/2] the axis of Params.Axes that rotates a pair; nil: Params.Turn rotates all
 }

@@ -2,11 +2,11 @@ package compute
 
 import "testing"
 
-// TestAnglesBack: rows are rotated to where the position two before theirs is along each axis, in the same step or
-// before it, also at a text's start.
+// TestAnglesBack: rows are rotated to the position two before theirs along each axis, in the same step or an earlier
+// one, also at a text's start.
 func TestAnglesBack(t *testing.T) {
 	const back = 2
-	texts := [][][]int32{ // [sequence][axis] of a text with a picture of 2 × 2 at position 2, and of one of text alone
+	texts := [][][]int32{ // [sequence][axis] of a text with a picture of 2 × 2 at position 2, and of one without pictures
 		{{-3, -2, -1, 0, 1, 2, 2, 2, 2, 4, 5}, {-3, -2, -1, 0, 1, 2, 2, 3, 3, 4, 5}, {-3, -2, -1, 0, 1, 2, 3, 2, 3, 4, 5}},
 		{{-3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}, {-3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}, {-3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}},
 	}

@@ -4,14 +4,14 @@ package compute
 // memory belongs to the device and lives until the device is closed.
 type Tensor struct {
 	Rows, Cols int
-	Outputs    bool // rows are those that Params.Out names, in that order, not all of the step's tokens
+	Outputs    bool // rows are those of Params.Out, in that order, not all of the step's tokens
 	Mem        any  // the device's own handle
 }
 
 // First returns the view of t's first n rows.
 func (t Tensor) First(n int) Tensor { t.Rows = n; return t }
 
-// Like returns the view of t's first rows that has as many as x, of the same kind.
+// Like returns a view of t's first rows, of the same number and kind as x's.
 func (t Tensor) Like(x Tensor) Tensor {
 	t.Rows, t.Outputs = x.Rows, x.Outputs
 	return t

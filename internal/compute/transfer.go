@@ -7,8 +7,7 @@ package compute
 type RowKeeper interface {
 	// KeepsRows reports whether Rows can return m's rows.
 	KeepsRows(m *Matrix) bool
-	// Rows returns rows [from, to) of m as a file stores them. It may use scratch, which has room for them, or return
-	// memory of its own.
+	// Rows returns rows [from, to) of m as a file stores them. The result may be in scratch, which has room for them.
 	Rows(m *Matrix, from, to int, scratch []byte) Source
 	// HasPlanes reports whether Planes can give m's rows.
 	HasPlanes(m *Matrix) bool
@@ -34,8 +33,8 @@ type Sent struct {
 type Filler interface {
 	// Fill takes matrix i's data as a file has them.
 	Fill(i int, data []byte)
-	// FillRows fills it row by row. row returns one row as a file stores it: in scratch, which has room for it, or in
-	// memory of its own. FillRows calls it on several goroutines.
+	// FillRows fills in matrix i row by row. row returns one row as a file stores it, perhaps in scratch, which has
+	// room for it. FillRows calls it on several goroutines.
 	FillRows(i int, row func(row int, scratch []byte) []byte)
 	// FillPlanes takes them row by row as RowKeeper.Planes gives them, by write, which is called on several goroutines. It
 	// reports whether the device takes the matrix's type so.
@@ -68,9 +67,9 @@ func FillFrom(f Filler, i int, host RowKeeper, w *Matrix, from func(row int) int
 type RowStage interface {
 	// Put stages src as the rows of m from row first on. It may be called while the device works, on any goroutine.
 	Put(m *Matrix, first int, src Source)
-	// Send passes on at most most bytes of what was put, if what it passed on before has arrived. It returns how many
-	// bytes it passed on, and whether everything that was put has arrived. It does not wait. It is called on the
-	// device's goroutine and between runs. Put must not be called during Send, nor again until everything has arrived.
+	// Send forwards at most most bytes of the put data, if the earlier ones have arrived. It returns how many bytes it
+	// forwarded, and whether everything has arrived. It does not wait. It is called on the device's goroutine and
+	// between runs. Put must not be called during Send, nor again until everything has arrived.
 	Send(most int64) (sent int64, arrived bool, err error)
 }
 

@@ -12,6 +12,7 @@ type Usage struct {
 	Slots   SlotUse       // experts that follow the text
 	Yielded time.Duration // in which threads left cores to other programs, summed over threads
 	Threads int           // threads that Yielded sums over; 0: it is not measured
+	Unread  error         // the first error of a read ahead of need, which failed no step; nil: there was none
 }
 
 // UnitUse counts what a device did with units on disk since the model was loaded. A step's use of a unit is one, by
@@ -104,17 +105,17 @@ func (c *NeuronCount) Join(part *NeuronCount) {
 	*part = NeuronCount{}
 }
 
-// DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
-// where all is in memory. A step's use of one counts once, by however many tokens.
+// DiskUse counts uses and reads of units, the experts or neurons that stay on disk because the model is larger than
+// memory. It is zero for other models. A unit counts once per step that uses it.
 type DiskUse struct {
-	Kept  int64 // uses of those that memory had
-	Ahead int64 // uses of those that a guess had had read
-	Read  int64 // uses of those that had to be read then
-	Bytes int64 // that were read, also for guesses that were wrong
-	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Skip
+	Kept  int64 // uses of units that RAM held
+	Ahead int64 // uses of units read ahead by a correct guess
+	Read  int64 // uses of units that had to be read at once
+	Bytes int64 // bytes read, including wrong guesses
+	Left  int64 // experts left out instead of read; not among the uses: see Skip
 
-	Reading time.Duration // reads were under way
-	Waited  time.Duration // steps waited for them
+	Reading time.Duration // time in which reads were under way
+	Waited  time.Duration // time in which steps waited for reads
 }
 
 // Disk returns u's counts of uses and reads.

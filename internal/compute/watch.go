@@ -139,7 +139,7 @@ type NeuronBins struct {
 
 	Listing bool    // Add appends to List instead
 	List    []int32 // the experts that a step chose, row after row
-	Outputs bool    // List's rows are those that Params.Out names
+	Outputs bool    // List's rows are those of Params.Out
 }
 
 // Add counts a token's list of neurons, which are numbered from first on.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestTogether: what a GPU did at the same time as the processor's turns is counted once, wherever both begin and end.
+// TestTogether: time in which a GPU and the CPU work together is counted once, wherever the parts begin and end.
 func TestTogether(t *testing.T) {
 	w := &Watch{On: true, turns: []turn{{10, 20}, {20, 30}, {50, 60}}}
 	for _, ran := range []turn{{0, 5}, {8, 12}, {18, 22}, {25, 55}, {58, 59}, {59, 70}, {80, 90}} {
@@ -44,7 +44,7 @@ func TestPartNamed(t *testing.T) {
 	}
 }
 
-// TestPartOfEveryOperation: whoever adds an operation says which part of a model it belongs to.
+// TestPartOfEveryOperation: each operation says which part of a model it belongs to.
 func TestPartOfEveryOperation(t *testing.T) {
 	const rest = "Add AddPosition AddType AltUpCorrect AltUpPredict AttendResiduals Clamp ConnectionWeights CopyColumns Embed " +
 		"EmbedNGrams Gather Insert LayerNorm Match MatchStreams Multiply Precede RMSNorm ReadGated ReadStreams Recent Scale " +

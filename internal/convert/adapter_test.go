@@ -64,8 +64,8 @@ func numbersIn(t *testing.T, f *gguf.File, name string) []float32 {
 	return x
 }
 
-// TestAdapter: a converted model and its converted adapter make what the merged model's conversion does, whatever
-// becomes of rows on the way.
+// TestAdapter: a converted model with its converted adapter equals the conversion of the merged model, however
+// conversion changes rows.
 func TestAdapter(t *testing.T) {
 	llama := []string{"lm_head"}
 	for _, m := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"} {
@@ -131,7 +131,7 @@ func TestAdapter(t *testing.T) {
 	}
 }
 
-// TestAdapterRefuses: what an adapter in GGUF cannot say is refused in a sentence.
+// TestAdapterRefuses: settings that GGUF cannot express are refused in a sentence.
 func TestAdapterRefuses(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"tie_word_embeddings": true})
 	f.save(t, tinyVocab, tinyVocab)
@@ -202,8 +202,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestAdapterScales: a module's change has the scale of its own alpha and rank, which PEFT's documentation gives as
-// alpha/rank, or alpha/√rank with use_rslora.
+// TestAdapterScales: a module's change has the scale of its own alpha and rank, alpha/rank in PEFT's documentation, or
+// alpha/√rank with use_rslora.
 func TestAdapterScales(t *testing.T) {
 	f := tinyLlama(t, "Qwen2ForCausalLM", nil)
 	f.save(t, 1, tinyVocab)

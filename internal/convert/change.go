@@ -111,8 +111,7 @@ func (p *plan) ungrouped(c *config, of sizes) func(int) int {
 	return ungrouped(of, c.KVHeads)
 }
 
-// product plans output tensor name, the product of two vectors of that shape, of which the folder may have the second as
-// a row.
+// product plans output tensor name, the product of two vectors of that shape; the folder may have the second as a row.
 func (p *plan) product(name, from string, factors []string, shape []int) {
 	out := p.from(name, from+factors[0], shape, shape)
 	by := p.source.Tensors[from+factors[1]]

@@ -33,7 +33,7 @@ type config struct {
 	lineage.Config
 	beside
 	target *config  // the config of a draft head's model; nil: not given
-	embeds bool     // the folder is one of Sentence Transformers', for embeddings
+	embeds bool     // the folder is a Sentence Transformers model, for embeddings
 	part   []string // the text model's architectures, if it is a part of the model and names them
 	halved int      // elements of a head that are rotated in neighbouring pairs in the folder, and in pairs of halves in the file; 0: none
 	parts  bool     // the folder holds models of pictures or sound in addition to the text model
@@ -92,7 +92,7 @@ func readConfig(dir string) (*config, error) {
 
 // decode decodes data into c and keeps values that data lacks; path is for errors.
 func (c *config) decode(path string, data []byte) error {
-	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
+	for _, part := range []any{&c.Config, &c.beside} { // separately, for errors with the key's name in the file
 		if err := checkpoint.DecodeJSON(path, data, part); err != nil {
 			return err
 		}

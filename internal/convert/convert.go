@@ -18,7 +18,7 @@ import (
 // Options of a conversion.
 type Options struct {
 	Output    Output                   // type of the matrices; vectors stay F32
-	Target    string                   // the folder of a draft head's model; empty: this is no head that needs one
+	Target    string                   // the folder of a draft head's model; empty: the model is not such a head
 	Name      string                   // general.name; empty takes config.json's, else the folder's
 	NoFurther bool                     // MTP layers are left out
 	Progress  func(done, total int64)  // bytes written and to write; may be nil
@@ -130,7 +130,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = openFolder(dir, packing); err != nil {
 		return nil, err
 	}
-	var notes []string // are told of a folder that is not refused
+	var notes []string // notes about an accepted folder
 	fam.Further = fam.Further && !o.NoFurther && predictors == ""
 	if err = m.plan(dir, fam, c, factors, predictors, func(s string) { notes = append(notes, s) }); err != nil {
 		m.close()

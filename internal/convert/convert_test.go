@@ -361,7 +361,7 @@ func TestOutTypes(t *testing.T) {
 			g := convertTo(t, f.dir, Options{Output: OutputOf(typ)})
 			expectKey(t, g, "general.file_type", fileType)
 			head := typ
-			if typ == quant.Q4_0 || typ == quant.Q4_1 { // Q6_K, whose blocks do not divide these rows
+			if typ == quant.Q4_0 || typ == quant.Q4_1 { // Q6_K: these rows are not multiples of its blocks
 				head = quant.Q8_0
 			}
 			for name, want := range map[string]quant.Type{
@@ -382,7 +382,7 @@ func TestOutTypes(t *testing.T) {
 	}
 }
 
-// Rows that do not divide into blocks fall back to F16, and the user is told.
+// TestOddRows: rows that are not multiples of a block become F16, and the user is told.
 func TestOddRows(t *testing.T) {
 	const odd = 40
 	f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"intermediate_size": odd})
@@ -519,8 +519,8 @@ func TestDemoModel(t *testing.T) {
 	}
 }
 
-// TestCancelled: a conversion and a quantisation end with their context, in the middle of the file, and leave nothing
-// behind.
+// TestCancelled: a conversion and a quantisation stop with their context, in the middle of the file, and leave no
+// files.
 func TestCancelled(t *testing.T) {
 	hf := demotest.HuggingFace(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())

@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestDraftReference: draft models that are converted from folders give the logits of the published definition, from the
-// states, keys and values of the model that they are for, for several tokens in a row.
+// TestDraftReference: converted draft models give the logits of the published definition, from the target model's
+// states, keys and values, for several tokens in a row.
 func TestDraftReference(t *testing.T) {
 	for _, name := range []string{"gemma4-small", "gemma4-large"} {
 		target, _ := readReference(t, "testdata/reference/"+name+".json")
@@ -78,8 +78,8 @@ func TestDraftReference(t *testing.T) {
 	}
 }
 
-// TestHeadReference: draft heads that are converted from folders give the logits of the published definition from what the
-// layers of the model that they are for read: EAGLE-3 heads for several tokens in a row, DFlash heads for a block.
+// TestHeadReference: converted draft heads give the logits of the published definition from the inputs of the target
+// model's layers: EAGLE-3 heads for several tokens in a row, DFlash heads for a block.
 func TestHeadReference(t *testing.T) {
 	const target = "testdata/reference/drafts/heads-target.json"
 	f, of := readReference(t, target)
@@ -159,7 +159,7 @@ func TestHeadReference(t *testing.T) {
 	}
 }
 
-// TestHeadFolders: heads need the folder of their model, which must be theirs, and other models need none.
+// TestHeadFolders: heads need the folder of their own model, and other models need none.
 func TestHeadFolders(t *testing.T) {
 	_, of := readReference(t, "testdata/reference/drafts/heads-target.json")
 	target := of.folder(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// TestPooling: the one way that a folder names becomes the number that GGUF files have for it; none or two are refused,
-// no folder is no key.
+// TestPooling: the single pooling that a folder names becomes GGUF's number. None or two are refused; a missing folder
+// gives no key.
 func TestPooling(t *testing.T) {
 	for _, c := range []struct {
 		content string

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestEstimateDone holds what is spent on so many bytes to sums by hand, and the whole to what all of them take.
+// TestEstimateDone compares the estimate after some bytes with sums by hand, and the total with the sum over all
+// tensors.
 func TestEstimateDone(t *testing.T) {
 	e := Estimate{Time: 111 * time.Second, steps: []step{{100, 10 * time.Second}, {50, 100 * time.Second}, {0, 0}, {1000, time.Second}}}
 	for bytes, want := range map[int64]time.Duration{

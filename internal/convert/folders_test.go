@@ -131,7 +131,7 @@ func TestBadFolders(t *testing.T) {
 			}
 		})
 	}
-	words := edit(func(*folder) {})(t) // whose unknown token is not there, in a form of which a note would tell
+	words := edit(func(*folder) {})(t) // its unknown token does not exist, in a form that gives a note
 	words.save(t, 1, tinyVocab)
 	remove(t, words, "tokenizer.model")
 	words.write(t, "tokenizer.json", []byte(`{"model":{"type":"WordLevel","unk_token":"?","vocab":{"a":0}}}`))
@@ -148,7 +148,7 @@ func remove(t *testing.T, f *folder, name string) {
 	}
 }
 
-// symlink makes a symbolic link, and fails where it leads nowhere: older versions of wine say that they made one.
+// symlink makes a symbolic link and fails if it does not work: older versions of wine only claim to make one.
 func symlink(target, path string) error {
 	err := os.Symlink(target, path)
 	if err == nil {

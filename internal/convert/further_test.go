@@ -21,8 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestFurther: the layer that predicts a further token comes along, under llama.cpp's names, and the model loads with
-// it and without.
+// TestFurther: the MTP layer is converted under llama.cpp's names, and the model loads with and without it.
 func TestFurther(t *testing.T) {
 	for _, name := range []string{"glm4moe", "deepseek2"} {
 		b, err := os.ReadFile("testdata/reference/" + name + ".json")
@@ -84,8 +83,8 @@ func TestFurther(t *testing.T) {
 	}
 }
 
-// TestFurtherApart: the layer that predicts a further token comes along where it lies apart from the layers, as
-// Qwen3-Next's and Qwen3.5's do, whose norms are stored less 1.
+// TestFurtherApart: an MTP layer outside the list of layers is converted, too. Qwen3-Next's and Qwen3.5's are like
+// this, with norms stored less 1.
 func TestFurtherApart(t *testing.T) {
 	for name, root := range map[string]string{"qwen3next": "model.", "qwen35": "model.language_model.", "qwen35moe": "model.language_model."} {
 		b, err := os.ReadFile("testdata/reference/" + name + ".json")
@@ -150,7 +149,7 @@ func TestFurtherApart(t *testing.T) {
 	}
 }
 
-// TestFurtherLayersApart: several such layers of Qwen3-Next and Qwen3.5 stay behind, and one note says why.
+// TestFurtherLayersApart: several such layers of Qwen3-Next and Qwen3.5 are left out, and one note says why.
 func TestFurtherLayersApart(t *testing.T) {
 	b, err := os.ReadFile("testdata/reference/qwen35.json")
 	if err != nil {
@@ -186,8 +185,7 @@ func TestFurtherLayersApart(t *testing.T) {
 	}
 }
 
-// TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a
-// further token, of which there are none.
+// TestQuantizeFurther: the MTP layer, which has no importances, does not get types that need them.
 func TestQuantizeFurther(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 2, Embd: 256, FF: 256, Heads: 4, Type: quant.F16, Experts: 2, Used: 1, Activation: "silu", Seed: 5}, true)
 	out, err := convert.ParseOutput("iq2_xs")
@@ -215,8 +213,8 @@ func TestQuantizeFurther(t *testing.T) {
 	}
 }
 
-// TestFurtherPublished: folders with several such layers, behind the others or apart, with parts of their own or shared
-// ones, give files with all of them, and the first predicts. Arrays of such files have a number for each of them.
+// TestFurtherPublished: folders with several MTP layers, after the others or separate, with their own or shared parts,
+// give files with all of them, and the first predicts. Arrays of such files have a number for each of them.
 func TestFurtherPublished(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -12,9 +12,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// FuzzFolder converts a model's folder of which one file that is no weights holds data: what is wrong is an error in
-// one line that begins with the folder's name, and nothing is left behind. The adapter beside it is converted, too,
-// where its configuration is that file.
+// FuzzFolder converts a model's folder with data in one file other than weights. An error must be one line that begins
+// with the folder's name, and no output remains. If that file is its configuration, the adapter next to the model is
+// converted, too.
 func FuzzFolder(f *testing.F) {
 	names := []string{
 		"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json", "tokenizer.jsonl",

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestEndsOfFolder: every token that configurations name as an end is written, in the three keys that llama.cpp reads and
-// in a list. The folders' files are those of published models, with ids of a small vocabulary.
+// TestEndsOfFolder: every end token of the configurations is written, in the three keys that llama.cpp reads and in a
+// list. The folders' files are those of published models, with ids of a small vocabulary.
 func TestEndsOfFolder(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -86,7 +86,7 @@ func TestEndsOfFolder(t *testing.T) {
 	}
 }
 
-// TestEndsOfParts: where the text model is a part of a folder, what the whole names as ends counts, too.
+// TestEndsOfParts: if the text model is a part of a folder, the whole folder's end tokens count, too.
 func TestEndsOfParts(t *testing.T) {
 	v := &vocabulary{tokens: []string{"<unk>", "<s>", "</s>", "<end_of_turn>", "x"}, types: []int32{tokenUnknown, tokenControl, tokenControl, tokenControl, tokenNormal}}
 	c := &config{}
@@ -97,8 +97,7 @@ func TestEndsOfParts(t *testing.T) {
 	}
 }
 
-// TestSamplingOfFolder: what generation_config.json advises becomes general.sampling.*; what it says wrongly costs a
-// note.
+// TestSamplingOfFolder: the values of generation_config.json become general.sampling.*; wrong ones give a note.
 func TestSamplingOfFolder(t *testing.T) {
 	convert := func(text string) (map[string]any, []string) {
 		f := tinyLlama(t, "LlamaForCausalLM", nil)

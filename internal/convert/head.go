@@ -39,8 +39,8 @@ func (p *plan) head(c *config) {
 	}
 }
 
-// storedHead plans a head that the folder holds although the configuration says that it is tied to the embedding, which
-// was planned last. If both differ, the head was trained on its own, and tools that tie them would lose it.
+// storedHead plans a head in the folder that the configuration calls tied to the embedding, which was planned last. If
+// they differ, the head was trained separately, and tools that tie them would lose it.
 func (p *plan) storedHead(c *config, head string) {
 	p.used[head] = true
 	if p.err != nil {

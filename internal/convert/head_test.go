@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestStoredHeads: a head that the folder holds beside a tied embedding is used where both differ, whatever their types
-// are, and a note says so; a copy of the embedding is not written twice.
+// TestStoredHeads: a stored head is used, with a note, if it differs from the tied embedding, whatever their types are.
+// A copy of the embedding is not written twice.
 func TestStoredHeads(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -53,7 +53,7 @@ func TestStoredHeads(t *testing.T) {
 	}
 }
 
-// TestLeftOutNamed: what is left out of a checkpoint is named, once and in a line.
+// TestLeftOutNamed: parts of a checkpoint that are left out are named, once and in a line.
 func TestLeftOutNamed(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", nil)
 	for i := range 5 {
@@ -67,7 +67,7 @@ func TestLeftOutNamed(t *testing.T) {
 	}
 }
 
-// TestOutputFor: the type that most elements of matrices have that are not F32.
+// TestOutputFor: the type is that of most elements of matrices, without F32.
 func TestOutputFor(t *testing.T) {
 	for _, c := range []struct {
 		types map[string]int // rows of each
@@ -92,7 +92,7 @@ func TestOutputFor(t *testing.T) {
 	}
 }
 
-// TestAdditionalTemplates: templates of the folder additional_chat_templates stand in the file by their names.
+// TestAdditionalTemplates: templates of the folder additional_chat_templates are in the file by name.
 func TestAdditionalTemplates(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", nil)
 	f.save(t, 1, tinyVocab)

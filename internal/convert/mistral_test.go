@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// inMistralsForm returns f with Mistral's own names, and rows of queries and keys whose pairs are neighbours.
+// inMistralsForm returns f with Mistral's own names, and with neighbouring pairs of rows in queries and keys.
 func inMistralsForm(t *testing.T, f *folder, params map[string]any, heads, kv, visionHeads int) *folder {
 	t.Helper()
 	out := &folder{dir: t.TempDir(), config: params, tensors: map[string]fixture{}}
@@ -102,7 +102,7 @@ func unstack(f *folder, width, hidden int) {
 	}
 }
 
-// TestMistralsForm: a folder in Mistral's own form gives the file that the same model's in transformers' form gives.
+// TestMistralsForm: a folder in Mistral's own form gives the same file as one in transformers' form.
 func TestMistralsForm(t *testing.T) {
 	common := func(f *folder) map[string]any {
 		c := f.config
@@ -166,8 +166,8 @@ func TestMistralsForm(t *testing.T) {
 	}
 }
 
-// TestMistralsPacked: queries and keys that are packed, with zeros that several rows share a word of and columns in groups
-// of any order, give those of a folder in transformers' form that is not packed.
+// TestMistralsPacked: packed queries and keys, with zeros that share words across rows and columns in groups of any
+// order, give those of an unpacked folder in transformers' form.
 func TestMistralsPacked(t *testing.T) {
 	f := tinyLlama(t, "MistralForCausalLM", map[string]any{"hidden_act": "silu", "rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 10000.0}})
 	parts := map[string]fixture{}
@@ -242,7 +242,7 @@ func compareFiles(t *testing.T, a, b string, convert func(dir, out string) error
 	}
 }
 
-// TestMistralsTower: so does a tower of pictures.
+// TestMistralsTower is TestMistralsForm for a vision tower.
 func TestMistralsTower(t *testing.T) {
 	f := likeTower(t, "pixtral")
 	f.save(t, 1, tinyVocab)

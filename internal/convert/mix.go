@@ -460,7 +460,7 @@ func (m *mixer) chooseDown(l int) quant.Type {
 		return quant.Q6_K
 	case m.is("IQ4_NL", "IQ4_XS") && early && !m.matrix, m.is("Q4_K_S") && early && !falcon:
 		return quant.Q5_K
-	case m.is("Q4_0") && early && m.matrix: // importances alone do not tame the first down projections
+	case m.is("Q4_0") && early && m.matrix: // importances alone are not enough for the first down projections
 		return quant.Q4_1
 	case m.is("Q5_0") && early && m.matrix:
 		return quant.Q5_1

@@ -102,8 +102,8 @@ func (s skeleton) write(t *testing.T, path string) {
 }
 
 // TestMixesAreLlamaCpps: for each skeleton and mix, testdata/mixes.txt has the types that llama-quantize --dry-run
-// (3f545bec) gave to the tensors of this test's very files, in the order of the file; a letter stands for a type, and a
-// number before it for how many follow each other.
+// (3f545bec) gave to the tensors of this test's files, in file order. A letter stands for a type, and a number before
+// it for repetitions.
 func TestMixesAreLlamaCpps(t *testing.T) {
 	file, err := os.Open("testdata/mixes.txt")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const smallExperts = 3
 
-// tinyRouted returns a folder of the Qwen 3 kind with experts, whose rows all divide into blocks of NVFP4.
+// tinyRouted returns a folder of the Qwen 3 kind with experts. All its rows are multiples of NVFP4's blocks.
 func tinyRouted(t *testing.T, quantization map[string]any) *folder {
 	f := tinyLlama(t, "Qwen3MoeForCausalLM", map[string]any{
 		"head_dim": tinyHeadDim, "num_experts": smallExperts, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": true, "hidden_act": "silu",
@@ -85,9 +85,9 @@ func (f *folder) quantise(whole *folder, compressed bool, chosen func(name strin
 	}
 }
 
-// TestSmallFloats: folders in NVFP4, of both publishers' kinds, become files whose weights times their factors are
-// those of the folder of the numbers that they stand for, rows moved as the family moves them, and experts stacked.
-// Factors go into what another type is made of.
+// TestSmallFloats: folders in NVFP4, of both publishers' kinds, become files with weights and factors that multiply to
+// the folder's numbers, with rows moved as the family needs and experts stacked. Conversion to another type includes
+// the factors.
 func TestSmallFloats(t *testing.T) {
 	const tolerance = 1e-6 // of a product of floats
 	modelOpt := map[string]any{"quant_method": "modelopt", "quant_algo": "NVFP4"}

@@ -8,8 +8,8 @@ import (
 )
 
 // OutputFor returns the 16-bit type that loses the least of the checkpoint in folder dir, as llama.cpp's "auto" does.
-// It is BF16 if more of the matrices' elements are BF16 or floats of eight bits, whose range F16 lacks, than F16;
-// otherwise it is F16. dir may be an adapter's.
+// It is BF16 if more of the matrices' elements are BF16 or FP8, which exceed F16's range, than F16; otherwise it is
+// F16. dir may be an adapter's.
 func OutputFor(dir string) (Output, error) {
 	open := checkpoint.Open
 	if IsAdapter(dir) {

@@ -84,8 +84,8 @@ func mxfp4(codes, codesType, scales, scalesType string) packed {
 	}
 }
 
-// packedWords packs a matrix of whole numbers of so many bits in groups of a row; 0: the row is one. With zeros each group has
-// one, and with shuffled its columns are anywhere.
+// packedWords packs a matrix of integers of this many bits in groups of a row; 0: the row is one group. zeros gives
+// each group a zero, and shuffled puts its columns anywhere.
 func packedWords(bits, group int, zeros, shuffled bool) packed {
 	return func(rng *rand.Rand, rows, cols int) (map[string]fixture, []float32) {
 		group := cmp.Or(group, cols)
@@ -208,8 +208,8 @@ func compressed(format string, weights map[string]any) map[string]any {
 	return map[string]any{"quant_method": "compressed-tensors", "format": format, "config_groups": map[string]any{"group_0": map[string]any{"weights": weights}}}
 }
 
-// TestPackedFolders: folders of packed matrices give files of the numbers that the codes stand for by the published
-// definitions, in the type that has the same codes where there is one.
+// TestPackedFolders: folders of packed matrices give files of the numbers that the published definitions give the
+// codes, in the type that has the same codes if there is one.
 func TestPackedFolders(t *testing.T) {
 	words := func(bits, group int) map[string]any {
 		return compressed("pack-quantized", map[string]any{"num_bits": bits, "group_size": group, "type": "int", "strategy": "group"})
@@ -218,7 +218,7 @@ func TestPackedFolders(t *testing.T) {
 	for name, c := range map[string]struct {
 		of     string // a reference; empty: a tiny Llama
 		config map[string]any
-		pack   map[string]packed // by a part of names, of which the first that is found counts
+		pack   map[string]packed // by a part of names; the first that is found counts
 		kept   string            // a tensor of the file, and
 		typ    quant.Type        // its type
 	}{
@@ -311,7 +311,7 @@ func TestPackedFolders(t *testing.T) {
 	}
 }
 
-// TestPackedRefused: codes without what they need, and scales of another shape.
+// TestPackedRefused: codes without their scales, and scales of another shape, are refused.
 func TestPackedRefused(t *testing.T) {
 	const base = "model.layers.0.mlp.up_proj"
 	for what, c := range map[string]struct {
@@ -350,7 +350,7 @@ func TestPackedRefused(t *testing.T) {
 	}
 }
 
-// TestPackedThirds: BitNet's packed matrices stay what they are, while those of training are rounded.
+// TestPackedThirds: BitNet's packed matrices do not change, while training weights are rounded.
 func TestPackedThirds(t *testing.T) {
 	f := likeReference(t, "bitnet")
 	f.config["quantization_config"] = map[string]any{"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"}
@@ -376,7 +376,7 @@ func TestPackedThirds(t *testing.T) {
 	}
 }
 
-// TestUnusedBias: layers of DeepSeek V4 whose tokens choose the experts have no bias, even if the folder has one.
+// TestUnusedBias: layers of DeepSeek V4 with experts chosen by token have no bias, even if the folder has one.
 func TestUnusedBias(t *testing.T) {
 	f := likeReference(t, "deepseek4")
 	for name, x := range f.tensors {

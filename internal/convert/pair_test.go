@@ -21,8 +21,7 @@ const xlmPost = `{"type":"TemplateProcessing",
 // xlmPair is <s> query </s></s> document </s>, for the texts "query" and "document" as the tokens 4 and 5.
 var xlmPair = []int32{0, 4, 2, 2, 5, 2}
 
-// TestXLMRobertaPair: a folder's pairs are those of its post-processor, and the names of control tokens in its texts
-// are text.
+// TestXLMRobertaPair: a folder's post-processor builds the pairs, and names of control tokens in their texts are text.
 func TestXLMRobertaPair(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -47,8 +46,8 @@ func TestXLMRobertaPair(t *testing.T) {
 	}
 }
 
-// TestXLMRobertaPairGGUF: the keys that llama.cpp's conversion writes of the same tokenizer (conversion/bert.py;
-// gguf-py's vocab.py makes add_sep_token of two separators) say the same.
+// TestXLMRobertaPairGGUF: the keys of llama.cpp's conversion of the same tokenizer (conversion/bert.py; gguf-py's
+// vocab.py makes add_sep_token of two separators) give the same pairs.
 func TestXLMRobertaPairGGUF(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xlm.gguf")
 	keys := []gguf.KV{
@@ -86,8 +85,8 @@ func TestXLMRobertaPairGGUF(t *testing.T) {
 	}
 }
 
-// TestBERTPairTypes: the second text and its separator have the second type, by each of the post-processors that
-// Hugging Face writes for BERT; of one text all tokens have the first.
+// TestBERTPairTypes: the second text and its separator have the second type, with each of the post-processors that
+// Hugging Face writes for BERT; a single text has only the first.
 func TestBERTPairTypes(t *testing.T) {
 	for name, post := range map[string]string{
 		"BertProcessing": `{"type":"BertProcessing","sep":["[SEP]",2],"cls":["[CLS]",1]}`,

@@ -48,7 +48,7 @@ type plan struct {
 	err       error
 }
 
-// add plans output tensor name from checkpoint tensor from, whose shape must be dims (outermost first).
+// add plans output tensor name from checkpoint tensor from, which must have shape dims (outermost first).
 func (p *plan) add(name, from string, dims ...int) *tensor { return p.from(name, from, dims, dims) }
 
 // from plans output tensor name of shape dims from checkpoint tensor from, which must have shape stored (both outermost
@@ -241,8 +241,8 @@ func (p *plan) layer(root string) string {
 	return prefixes[0]
 }
 
-// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model in addition to the
-// text model, with and without "model." before them.
+// otherParts are the prefixes of tensors for pictures and sound in folders with such models in addition to the text
+// model, with and without "model." before them.
 var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_", "sam_model.", "qwen2_model.", "projector.", "view_seperator"}
 
 // leaveOut marks the tensors of parts other than the text model as used, and says how many there are.

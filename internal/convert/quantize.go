@@ -30,7 +30,7 @@ type Quantization struct {
 	Matrix     *imatrix.Matrix
 	MatrixPath string // is written into the file
 	KeepSplit  bool   // as many parts as the file has
-	Prune      []int  // layers to leave out; those that follow take their numbers
+	Prune      []int  // layers to leave out; later ones take their numbers
 	Keys       []gguf.KV
 	Threads    int                     // 0: all
 	Progress   func(done, total int64) // bytes written and to write; may be nil
@@ -102,9 +102,9 @@ type Choice struct {
 // Bytes returns the tensor's size in its new type.
 func (c Choice) Bytes() int64 { return int64(c.Type.RowBytes(c.Tensor.Elems())) }
 
-// Quantize writes f to outfile with its matrices in other types; everything else stays as it is: vectors, learned
-// positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows
-// are in work at a time. The same file and options give the same bytes, for any number of threads.
+// Quantize writes f to outfile with its matrices in other types. Vectors, learned positions, expert routers and all
+// keys except types do not change, and so neither does the content of prepared files. It works on one tensor's rows at
+// a time. The same file and options give the same bytes, for any number of threads.
 func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
 	choices, err := q.Plan(f)
 	if err != nil {
@@ -203,8 +203,7 @@ func (q *Quantization) Files(choices []Choice, outfile string) []string {
 	return []string{outfile}
 }
 
-// keys returns f's keys, with the output's file type and the user's keys, and without those that number a split file's
-// parts.
+// keys returns f's keys with the output's file type and the user's keys, and without those of a split file's parts.
 func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 	p, err := q.prune(f)
 	if err != nil {
@@ -456,8 +455,8 @@ func (n *narrowings) tell(note func(string)) {
 	}
 }
 
-// kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter.
-// Source: llama.cpp's list; indexer.proj its converter keeps in F32, and its quantiser does not.
+// kept reports whether a tensor stays unchanged in every type: vectors, tensors other than weights, and small matrices
+// that matter. Source: llama.cpp's list; its converter keeps indexer.proj in F32, and its quantiser does not.
 func kept(name string, shape []int) bool {
 	dims := len(shape)
 	for dims > 1 && shape[dims-1] == 1 {

@@ -170,7 +170,7 @@ func importances(name string, n int) *imatrix.Matrix {
 	return m
 }
 
-// TestQuantizeUnmatched: a rule for no tensor may be misspelt.
+// TestQuantizeUnmatched: a rule that matches no tensor gives a note, because it may be misspelt.
 func TestQuantizeUnmatched(t *testing.T) {
 	f := written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{32, 2}, make([]float32, 64)))
 	var notes []string
@@ -278,8 +278,8 @@ func TestQuantizeChunks(t *testing.T) {
 	}
 }
 
-// TestMixes: of a llama of 32 layers, Q5_K_M has as many matrices of each type as the published files of Llama 2 7B,
-// and its file type; the others have as many as llama-quantize --dry-run (3f545bec) chooses for a file of these very
+// TestMixes: for a llama of 32 layers, Q5_K_M gives as many matrices of each type as in the published files of Llama 2
+// 7B, and its file type. The other mixes give as many as llama-quantize --dry-run (3f545bec) for a file of the same
 // tensors.
 func TestMixes(t *testing.T) {
 	const layers = 32
@@ -332,8 +332,7 @@ func TestMixes(t *testing.T) {
 	}
 }
 
-// TestPruneLayers: layers are left out, those behind them take their numbers, and lists by layer lose what belongs to
-// them.
+// TestPruneLayers: pruned layers are left out, later ones take their numbers, and lists by layer lose their entries.
 func TestPruneLayers(t *testing.T) {
 	x := make([]float32, 64*4)
 	keys := []gguf.KV{
@@ -391,8 +390,8 @@ func TestPruneLayers(t *testing.T) {
 	}
 }
 
-// TestKeepSplit: a model in parts becomes one in parts, with the same tensors in each; a part of which all layers are
-// left out has none.
+// TestKeepSplit: a model in parts becomes one in parts, with the same tensors in each. A part with only pruned layers
+// is empty.
 func TestKeepSplit(t *testing.T) {
 	dir, x := t.TempDir(), random(rand.New(rand.NewPCG(1, 2)), 64*4)
 	base := []gguf.KV{{Key: "general.architecture", Value: "llama"}, {Key: "llama.block_count", Value: uint32(3)}}

@@ -36,7 +36,7 @@ func tiktokenModel() ([]byte, []string) {
 }
 
 // encodeRanks encodes one piece as tiktoken does: the whole piece if it is a token, else neighbours are merged, those
-// whose union has the least rank first.
+// with the least rank of their union first.
 func encodeRanks(piece string, tokens []string) (ids []int32) {
 	rank := func(s string) int { return slices.Index(tokens, s) }
 	if r := rank(piece); r >= 0 {

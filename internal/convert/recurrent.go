@@ -169,8 +169,8 @@ func (s deltaSizes) gates(r int) int {
 	return r/own*2*(s.StateSize+own) + 2*s.StateSize + own + r%own
 }
 
-// tiled maps an element of the output to the source's. The first elements stay where they are; heads of dim elements
-// follow. In the source the heads of a group are neighbours; in files they take turns with the other groups' heads.
+// tiled maps an element of the output to the source's. The first elements stay in place; heads of dim elements follow.
+// In the source the heads of a group are neighbours; in files the groups' heads alternate.
 func (s deltaSizes) tiled(first, dim int) func(int) int {
 	return func(i int) int {
 		if i < first {

@@ -49,7 +49,7 @@ type reference struct {
 
 	Files     map[string]any `json:"files"`     // further files of the folder
 	Predicted bool           `json:"predicted"` // neurons that the folder's predictors take for zero are zero
-	Result    []float64      `json:"result"`    // what comes of the text behind pooling; empty: nobody says
+	Result    []float64      `json:"result"`    // result of the text after pooling; empty: unknown
 }
 
 // weight returns the numbers of reference.py's weight.

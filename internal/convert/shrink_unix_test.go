@@ -15,8 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestQuantizeShrinking: a file that is cut while it is quantised, by several workers or copied, is an error, and
-// nothing is left of the output.
+// TestQuantizeShrinking: if the file is cut while several workers quantise or copy it, that is an error, and no output
+// remains.
 func TestQuantizeShrinking(t *testing.T) {
 	const rows, cols = 2048, 256
 	for _, kind := range []string{"q4_0", "f32", "copy"} {

@@ -30,7 +30,7 @@ type tensor struct {
 type storage int
 
 const (
-	asAsked  storage = iota // the output's type, or the one that it has for such tensors
+	asAsked  storage = iota // the output's type, or its type for such tensors
 	asFloats                // F32: vectors, learned positions
 	asHalves                // F16
 	asWhole                 // I32: the elements are whole numbers

@@ -133,8 +133,8 @@ func TestTokenizerVectors(t *testing.T) {
 	}
 }
 
-// TestUnigramModel: a tokenizer.model of a Unigram model, made of the pieces of a tokenizer.json, gives the ids that
-// Hugging Face's library gives with that, on texts without added tokens, which a tokenizer.model does not have.
+// TestUnigramModel: a tokenizer.model of a Unigram model, made from a tokenizer.json, gives the ids of Hugging Face's
+// library for texts without added tokens, which a tokenizer.model lacks.
 func TestUnigramModel(t *testing.T) {
 	all := readVectors(t)
 	v := all.Tokenizers[slices.IndexFunc(all.Tokenizers, func(v vector) bool { return v.Name == "t5" })]
@@ -251,7 +251,7 @@ func TestPublishedTokenizers(t *testing.T) {
 }
 
 // renamedTokens returns the tokens of a folder that tokenizer_config.json names and that are placeholders in
-// tokenizer.json, which alone the library reads.
+// tokenizer.json, the only file that the library reads.
 func renamedTokens(t *testing.T, folder string) map[int32]bool {
 	t.Helper()
 	tok, err := readTokenizerConfig(folder)
@@ -279,7 +279,7 @@ func renamedTokens(t *testing.T, folder string) map[int32]bool {
 	return out
 }
 
-// TestBytesAlone: a tokenizer of bytes without merges is one, whose file is read again.
+// TestBytesAlone: a tokenizer of bytes without merges works, and so does its file.
 func TestBytesAlone(t *testing.T) {
 	dir := t.TempDir()
 	const definition = `{"version":"1.0","added_tokens":[],"normalizer":null,"post_processor":null,

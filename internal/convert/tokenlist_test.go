@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTokenList: lines of PLaMo 2's tokenizer.jsonl become tokens, scores and kinds, and the rows behind them are
-// filled with unused ones.
+// TestTokenList: lines of PLaMo 2's tokenizer.jsonl become tokens, scores and kinds, and the remaining rows get unused
+// tokens.
 func TestTokenList(t *testing.T) {
 	var lines strings.Builder
 	lines.WriteString(`["<|plamo:unk|>", 0.0, "UNKNOWN", "", "", ""]` + "\n\n" + `["<|plamo:bos|>", 0.0, "NORMAL"]` + "\n" + `["<|plamo:eos|>", 0.0, "CONTROL"]` + "\n")

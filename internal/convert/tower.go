@@ -302,7 +302,8 @@ func (t *towerPlan) product(name, from string, out, in, stored int, row func(int
 	return w
 }
 
-// halved is for matrices that programs transpose or read as filters, so that they have neither blocks nor BF16.
+// halved stores a matrix as F16, or as F32 if exact. Programs transpose it or read it as a filter, which excludes blocks
+// and BF16.
 func (t *towerPlan) halved(w *tensor) {
 	if w.as = asHalves; t.exact {
 		w.as = asFloats
@@ -467,7 +468,7 @@ func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func
 }
 
 // clampedRows plans a product, with the bounds of its inputs and outputs if the folder has them. Folders with bounds
-// have the matrix in an object of its own.
+// have the matrix in a separate object.
 func (t *towerPlan) clampedRows(name, from string, out, in int, row func(int) int) {
 	weight := from
 	if t.has(from + ".linear.weight") {

@@ -97,14 +97,14 @@ func (t *towerPlan) inverse(of *fields, key string) int {
 	return 1
 }
 
-// expect refuses numbers other than the one that programs assume and files do not state.
+// expect refuses other numbers than the one that programs assume and files do not contain.
 func (t *towerPlan) expect(of *fields, key string, want float64) {
 	if v := of.number(want, key); v != want {
 		of.fail(key, "%g is not supported; %g is", v, want)
 	}
 }
 
-// base refuses bases of rotations other than the one that programs assume.
+// base refuses other bases of rotations than the one that programs assume.
 func (t *towerPlan) base(want float64) {
 	t.expect(t.vision, "rope_theta", want)
 	in := t.vision.within("rope_parameters")

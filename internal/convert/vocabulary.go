@@ -338,8 +338,8 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, gen generatio
 	v.findEnds(c, gen)
 }
 
-// findEnds finds all tokens that end a generation by what the folder says, and those that end a turn by their names.
-// llama.cpp reads three ids: of the end of a text, of a turn and of a message.
+// findEnds finds all tokens that end a generation according to the folder, and those that end a turn by name. llama.cpp
+// reads three ids: of the end of a text, of a turn and of a message.
 func (v *vocabulary) findEnds(c *config, gen generation) {
 	add := func(id int) {
 		if !slices.Contains(v.ends, int32(id)) {

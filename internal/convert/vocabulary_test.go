@@ -39,7 +39,7 @@ func engineTokenizer(t *testing.T, g *gguf.File) *tokenizer.Tokenizer {
 }
 
 // byRank encodes a word as Hugging Face's BPE does: of the listed pairs, the one of lowest rank is merged first,
-// leftmost among equals; what is no token then becomes bytes.
+// leftmost among equals; unknown characters then become bytes.
 func byRank(ids map[string]int, ranks map[string]int, word string) []int32 {
 	symbols := strings.Split("▁"+word, "")
 	for {
@@ -252,7 +252,7 @@ func TestAddedTokens(t *testing.T) {
 	}
 }
 
-// TestHugeTokenIDs: an id that 32 bits do not hold is refused, instead of being taken for the token of its lower bits.
+// TestHugeTokenIDs: an id beyond 32 bits is refused instead of being truncated to another token.
 func TestHugeTokenIDs(t *testing.T) {
 	for name, text := range map[string]string{
 		"added_tokens.json":     `{"huge":4294967299}`,
@@ -289,8 +289,8 @@ func TestBadTokenizers(t *testing.T) {
 	}
 }
 
-// What only tokenizer_config.json calls special is no special token in a text, as in Hugging Face's library, but is one
-// in what a chat template wrote.
+// TestTemplateTokens: a token that only tokenizer_config.json calls special is not special in a text, as in Hugging
+// Face's library, but it is in a chat template's output.
 func TestTemplateTokens(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -125,7 +125,7 @@ func pythonLiteral(s string) (string, error) {
 	return out.String(), nil
 }
 
-// escapeBytes returns bytes as files with the tokenizer model rwkv write a token: what is no printable ASCII character is
+// escapeBytes returns bytes as files with the tokenizer model rwkv write a token: with everything but printable ASCII
 // escaped.
 func escapeBytes(s string) string {
 	var out strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// TestWorld: lines of RWKV's World vocabulary become tokens of bytes, of which the longest at each place is taken.
+// TestWorld: lines of RWKV's World vocabulary become tokens of bytes, and encoding takes the longest at each place.
 func TestWorld(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {

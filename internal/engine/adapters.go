@@ -29,7 +29,7 @@ func (e *Engine) SetScales(scales []float32) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.model.Scales = slices.Clone(scales)
-		e.options.Adapters = slices.Clone(e.options.Adapters) // as a GPU that fails has the model loaded again
+		e.options.Adapters = slices.Clone(e.options.Adapters) // a later reload after a GPU failure must use the new scales
 		for i := range e.options.Adapters {
 			e.options.Adapters[i].Scale = scales[i]
 		}

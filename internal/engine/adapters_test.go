@@ -23,16 +23,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// adapterTolerance: logarithms of probabilities, where sums of floats come in another order, and keys and values are
-// rounded to halves.
+// adapterTolerance is of logarithms of probabilities: floats are summed in another order, and keys and values are
+// rounded to F16.
 const adapterTolerance = 2e-2
 
-// adaptedSpec is a small model in floats with feed-forward layers without zeros.
+// adaptedSpec is a small model in F32 with feed-forward layers without zeros.
 func adaptedSpec() synth.Spec {
 	return synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
 }
 
-// lora is a random adapter and what it makes of matrices.
+// lora is a random adapter and the changes that it makes to matrices.
 type lora struct {
 	path    string
 	changes map[string][]float32 // changes of tensors, at the scale 1
@@ -85,7 +85,7 @@ func (l lora) adapter(t *testing.T, scale float32) model.Adapter {
 	return model.Adapter{File: f, Scale: scale}
 }
 
-// merge adds scale times what l changes to the weights of f, a file in floats.
+// merge adds scale times l's changes to the weights of f, an F32 file.
 func (l lora) merge(f *gguf.File, scale float32) {
 	for name, change := range l.changes {
 		data := f.Tensor(name).Data
@@ -126,8 +126,8 @@ func sameSurprises(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// TestAdapter: a model with adapters is the model into which they are merged, on the processor and on a GPU, whole and
-// divided; and their scales can be changed while it is open.
+// TestAdapter: a model with adapters equals the model into which they are merged, on the CPU and on a GPU, whole and
+// split. The scales can change while the model is open.
 func TestAdapter(t *testing.T) {
 	base := synthtest.File(t, adaptedSpec())
 	one := newLora(t, base, 1, 5, 8, everyMatrix()...)
@@ -161,7 +161,7 @@ func TestAdapter(t *testing.T) {
 	if testenv.Quick(t) {
 		return
 	}
-	for _, hot := range []int{96, 32} { // whole, and divided
+	for _, hot := range []int{96, 32} { // whole, and split
 		g := openGPU(t, base, engine.Options{Limits: engine.Limits{Context: 128}, Adapters: []model.Adapter{one.adapter(t, 1), two.adapter(t, -0.5)}}, gigabyte(share(2, hot)))
 		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
 		if err := g.SetScales([]float32{2, 1}); err != nil {
@@ -171,8 +171,7 @@ func TestAdapter(t *testing.T) {
 	}
 }
 
-// TestAdapterOfZeros: where neurons are zero for most tokens, adapters say which: each tier leaves out what is zero
-// with them.
+// TestAdapterOfZeros: adapters change which neurons are zero, and each tier skips those that are zero with them.
 func TestAdapterOfZeros(t *testing.T) {
 	testenv.Thorough(t)
 	spec := adaptedSpec()
@@ -236,7 +235,7 @@ func TestAdapterScalesOfRequests(t *testing.T) {
 	}
 }
 
-// TestAdapterRefused: what is no adapter of the model is refused in a sentence that names file and tensor.
+// TestAdapterRefused: an adapter that does not fit is refused in a sentence that names file and tensor.
 func TestAdapterRefused(t *testing.T) {
 	base := synthtest.File(t, adaptedSpec())
 	spec := adaptedSpec()

@@ -38,9 +38,9 @@ func gemma4File(t *testing.T) *gguf.File {
 	return synthtest.Made(t, keys, tensors)
 }
 
-// TestAssistantDrafts: guesses of a draft model that attends to the model's cache, most of them wrong, change no
-// logits. It tests caches of every kind of type, texts longer than the windows, a prompt with keys and values in the
-// cache, and several texts at once with a common beginning.
+// TestAssistantDrafts: drafts of a draft model that attends to the model's cache, most of them wrong, change no logits.
+// It tests caches of every kind of type, texts longer than the windows, a prompt that is already in the cache, and
+// several texts at once with a common beginning.
 func TestAssistantDrafts(t *testing.T) {
 	f := gemma4File(t)
 	head := synthtest.Assistant(t, f, 3)
@@ -74,7 +74,7 @@ func TestAssistantDrafts(t *testing.T) {
 				return all
 			}
 			want := sums(plain)
-			for range 2 { // the second time the prompts' keys and values are there
+			for range 2 { // the second time the prompts are in the cache
 				for i, got := range sums(guessing) {
 					if !slices.Equal(got, want[i]) {
 						t.Errorf("logits of text %d with a draft model are not those without", i)
@@ -103,7 +103,7 @@ func TestAssistantDrafts(t *testing.T) {
 	}
 }
 
-// TestAssistantOnGPU: they change no token wherever the model's layers and the draft model's are.
+// TestAssistantOnGPU: these drafts change no token, on whichever devices the layers of both models are.
 func TestAssistantOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := gemma4File(t)
@@ -135,8 +135,8 @@ func TestAssistantOnGPU(t *testing.T) {
 	}
 }
 
-// TestAssistantHidden: a draft model that knows the token after the next by the model's state before it alone guesses
-// right. The model counts: its layers add nothing to the embeddings, and the head's row v+1 is token v's embedding.
+// TestAssistantHidden: a draft model that knows the second next token only from the model's state drafts right. The
+// model counts: its layers add nothing to the embeddings, and the head's row v+1 is token v's embedding.
 func TestAssistantHidden(t *testing.T) {
 	f := gemma4File(t)
 	head := synthtest.Assistant(t, f, 3)
@@ -147,7 +147,7 @@ func TestAssistantHidden(t *testing.T) {
 	for i := range embd {
 		embd[i] = float32(rng.NormFloat64())
 	}
-	rows := func(of []float32, cols, by int) []float32 { // row v+by is of's row v
+	rows := func(of []float32, cols, by int) []float32 { // row v+by of the result is row v of of
 		return append(slices.Clone(of[(vocab-by)*cols:]), of[:(vocab-by)*cols]...)
 	}
 	half := width / 2
@@ -172,7 +172,7 @@ func TestAssistantHidden(t *testing.T) {
 
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
-// replaced returns f with some tensors replaced, or added, with rows of this many columns, and with layers that add
+// replaced returns f with some tensors replaced or added, with rows of this many columns, and with layers that add
 // nothing to the residual.
 func replaced(t *testing.T, f *gguf.File, by map[string][]float32, cols int) *gguf.File {
 	var tensors []gguf.Source

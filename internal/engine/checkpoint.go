@@ -10,7 +10,7 @@ const (
 	checkpointEvery = 512
 )
 
-// keepsCheckpoints reports whether another sequence may go on where t does, in a model with recurrent layers.
+// keepsCheckpoints reports whether another sequence may continue from t, in a model with recurrent layers.
 func (s *scheduler) keepsCheckpoints(t *task) bool {
 	return s.kv.States > 0 && t.reuse != ReuseNone && !t.private() && t.pooled == nil
 }
@@ -43,8 +43,8 @@ func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	return n, out
 }
 
-// keepStates copies the recurrent states of the step's parts that have drafts, to take them back to if a draft is
-// wrong. A part checks no drafts if there is no slot for the copy.
+// keepStates copies the recurrent states of the step's parts with drafts, to restore them if a draft is wrong. A part
+// checks no drafts if there is no slot for the copy.
 func (s *scheduler) keepStates() {
 	s.keeping = 0
 	if s.kv.States == 0 {
@@ -56,7 +56,7 @@ func (s *scheduler) keepStates() {
 			if c.t.kv.Keep() {
 				copies++
 			} else {
-				c.drafts, c.t.drafts = 0, c.t.drafts[:0]
+				c.drafts, c.t.draft.labels = 0, c.t.draft.labels[:0]
 			}
 		}
 	}
@@ -71,13 +71,13 @@ func (s *scheduler) keepStates() {
 	s.keep += costMemory * (each - s.keep)
 }
 
-// checkpoint keeps t's state where that is due, after a step.
+// checkpoint copies t's state after a step if a checkpoint is due.
 func (s *scheduler) checkpoint(t *task) {
 	if !s.keepsCheckpoints(t) {
 		return
 	}
 	rest, since := t.backlog(), t.kv.Len()-t.kv.Marked()
-	// Where less than two tails are left, upToCheckpoint cuts none off.
+	// If less than two tails are left, upToCheckpoint cuts none off.
 	due := rest > 0 && rest <= 2*checkpointTail && since > checkpointTail
 	if t.taken > 0 { // branches share positions up to there
 		due = t.kv.Len() == t.taken && since > 0

@@ -14,7 +14,7 @@ import (
 type Comparison struct {
 	Tokens          int           // tokens that were compared, each evaluated as a single token
 	Divergence      float64       // mean Kullback-Leibler divergence of the next token's probabilities from the dense ones, in nats
-	SameTop         float64       // share of tokens after which both think the same one likeliest
+	SameTop         float64       // share of tokens after which both have the same likeliest token
 	Time, DenseTime time.Duration // time of these tokens
 }
 
@@ -72,7 +72,7 @@ func (c *Comparison) add(sparse, dense []float32) {
 	}
 }
 
-// divergence returns Σ p·ln(p/q) of the probabilities that logits p and q stand for.
+// divergence returns Σ p·ln(p/q) for the probabilities of logits p and q.
 func divergence(p, q []float32) float64 {
 	lp, lq := logSum(p), logSum(q)
 	sum := 0.0

@@ -58,7 +58,7 @@ func TestCompressedTurns(t *testing.T) {
 	turn("another beginning", slices.Concat(question[:70], randomTokens(rng, 400)), 0)
 }
 
-// TestSavedCompressed: a file has the keys of blocks, and what the open ones are put together of.
+// TestSavedCompressed: a file has the keys of complete blocks and the parts of incomplete ones.
 func TestSavedCompressed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 0))
 	first := openCompressed(t, engine.Options{})
@@ -75,7 +75,7 @@ func TestSavedCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressedDrafts: wrong guesses leave nothing in blocks.
+// TestCompressedDrafts: wrong drafts leave nothing in blocks.
 func TestCompressedDrafts(t *testing.T) {
 	guessedRecurrent(t, openCompressed(t, engine.Options{}), openCompressed(t, engine.Options{Drafts: engine.Drafts{Most: 6}}), 140)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// TestDistributionWithGuesses: sampled tokens follow the model's probabilities, given what was sampled before them,
-// whether the tokens before them were guessed right, wrong or not at all: the third token's frequencies are those that
-// follow from the definition by summing over the first two.
+// TestDistributionWithGuesses: sampled tokens follow the model's probabilities given the earlier tokens, whether these
+// were drafted right, wrong or not at all. The third token's frequencies equal the probabilities summed over the first
+// two tokens.
 func TestDistributionWithGuesses(t *testing.T) {
 	const temperature, draws, most = 0.1, 6000, 4
 	prompt := []int32{3, 1, 4, 1, 5}
@@ -66,7 +66,7 @@ func TestDistributionWithGuesses(t *testing.T) {
 		if s := e.Stats(); s.Accepted < draws/4 || s.Drafted-s.Accepted < draws/4 {
 			t.Errorf("%d of %d guesses came: too many or too few to tell", s.Accepted, s.Drafted)
 		}
-		for id, p := range want { // five standard deviations: one run of a million would fail if seeds were not fixed
+		for id, p := range want { // five standard deviations: one run in a million would fail without fixed seeds
 			if n, mean := float64(seen[id]), draws*p; math.Abs(n-mean) > 5*math.Sqrt(mean*(1-p))+1 {
 				t.Errorf("%d slots: token %d was drawn %g times, want about %.0f", slots, id, n, mean)
 			}

@@ -23,11 +23,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// dictation is a sampler that chooses a given text's tokens, whatever the logits are, and keeps a checksum of the
+// dictation is a sampler that chooses a given text's tokens, whatever the logits are. It keeps a checksum of the
 // logits.
 type dictation struct {
 	text   []int32
-	prompt int // tokens that Accept is told of before them
+	prompt int // tokens that Accept gets before them
 	at     int
 	sums   []uint64 // checksum of each token's logits
 }
@@ -51,8 +51,8 @@ func (d *dictation) Constrain(sample.Constraint) {}
 func (d *dictation) Done() bool                  { return false }
 func (d *dictation) Err() error                  { return nil }
 
-// TestDraftsChangeNothing: of a text that repeats itself every token's logits are the same bytes with and without
-// guesses, whichever neurons are computed, and some of its tokens were guessed.
+// TestDraftsChangeNothing: for a repetitive text every token's logits have the same bytes with and without drafts, in
+// every sparse mode, and some tokens were drafted.
 func TestDraftsChangeNothing(t *testing.T) {
 	const line = "The fox had a red hat, and the hen had a blue hat.\n"
 	for _, mode := range []model.SparseMode{model.Off, model.Exact, model.Predict} {
@@ -70,7 +70,7 @@ func TestDraftsChangeNothing(t *testing.T) {
 			return d.sums, res
 		}
 		want, _ := dictate(plain)
-		for range 2 { // the second time the prompt's keys and values are there
+		for range 2 { // the second time the prompt is in the cache
 			got, res := dictate(guessing)
 			if !slices.Equal(got, want) {
 				t.Errorf("%v: logits with guesses are not those without", mode)
@@ -79,21 +79,21 @@ func TestDraftsChangeNothing(t *testing.T) {
 				t.Errorf("%v: %d of %d guesses in %d steps came", mode, res.Accepted, res.Drafted, res.Drafts)
 			}
 		}
-		// How many are checked depends on what steps take; the first are before that is known.
+		// The number of checked drafts depends on the times of steps; the first steps come before these are known.
 		if s := guessing.Stats(); s.Accepted == 0 {
 			t.Errorf("%v: none of %d guesses came in a text that repeats itself", mode, s.Drafted)
 		}
 	}
 }
 
-// TestDraftModel: a draft model's guesses change nothing either, and a model of another vocabulary is refused.
+// TestDraftModel: a draft model's drafts change nothing either, and a model of another vocabulary is refused.
 func TestDraftModel(t *testing.T) {
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Off}}
 	plain, small := open(t, o), open(t, o)
 	o.Drafts.Most, o.DraftModel = 4, engine.DraftModel{Engine: small, Least: 0.1}
 	prompt := plain.Tokenizer().Encode("The old witch", true, true)
 	want, _ := greedy(t, plain, prompt, 60)
-	const tries = 8 // a pause of the machine in a first step can make guesses look too dear for the rest of a text
+	const tries = 8 // a pause of the machine in a first step can make drafts look too expensive for the rest of a text
 	for try := 1; ; try++ {
 		got, res := greedy(t, open(t, o), prompt, 60)
 		if !slices.Equal(got, want) {
@@ -116,12 +116,11 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestDraftModelLeast: a request says from which probability on a draft model's guesses are checked, and how many at
-// least.
+// TestDraftModelLeast: a request sets the least probability of a draft model's drafts, and the least number to check.
 func TestDraftModelLeast(t *testing.T) {
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Off}}
 	small := open(t, o)
-	var now atomic.Int64 // ms: all steps take as long
+	var now atomic.Int64 // ms: all steps take the same time
 	o.Drafts.Most, o.Drafts.NoLookup, o.Clock = 4, true, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 	o.DraftModel = engine.DraftModel{Engine: small, Least: 0.9}
 	e := open(t, o)
@@ -145,11 +144,11 @@ func TestDraftModelLeast(t *testing.T) {
 	}
 }
 
-// cheapGuesses are times of steps with which guessing pays, however busy the machine is.
+// cheapGuesses are times of steps with which drafts pay off on any machine.
 var cheapGuesses = engine.StepTimes{Guess: time.Millisecond, Step: 10 * time.Millisecond, Token: time.Millisecond}
 
-// guessed checks that e generates the same logits with guesses of hot neurons and without, for its own text and for
-// another, and returns how many guesses were accepted.
+// guessed checks that e generates the same logits with and without drafts of hot neurons, for its own text and for
+// another. It returns the number of accepted drafts.
 func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	t.Helper()
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
@@ -192,12 +191,12 @@ func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	return res
 }
 
-// TestHotDraftsOnGPU: guesses by the neurons on a GPU change no logits.
+// TestHotDraftsOnGPU: drafts by the neurons on a GPU change no logits.
 func TestHotDraftsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	spec := synth.Spec{Arch: "llama", Type: quant.F16, Layers: 2, Embd: 64, FF: 128, Heads: 2, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
 	places := share(2, 96)
-	places[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}} // its neurons guess, too
+	places[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}} // its neurons draft, too
 	e := openGPU(t, synthtest.File(t, spec), engine.Options{Limits: engine.Limits{Context: 96, UBatch: 8}, Neurons: engine.Neurons{Sparse: model.Exact}, Drafts: engine.Drafts{Most: 1, Hot: engine.HotAlways}}, gigabyte(places))
 	engine.SetTimes(e.Engine, cheapGuesses)
 	if res := guessed(t, e.Engine, 20); res.HotDrafted == 0 {
@@ -205,7 +204,8 @@ func TestHotDraftsOnGPU(t *testing.T) {
 	}
 }
 
-// TestHotDrafts: guesses by the neurons that predictors choose change no logits of modes exact and off, and most come.
+// TestHotDrafts: drafts by the neurons that predictors choose change no logits of modes exact and off, and most are
+// right.
 func TestHotDrafts(t *testing.T) {
 	for _, mode := range []model.SparseMode{model.Exact, model.Off} {
 		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: mode}, Drafts: engine.Drafts{Most: 4, Hot: engine.HotAlways}})
@@ -216,9 +216,8 @@ func TestHotDrafts(t *testing.T) {
 	}
 }
 
-// TestDraftsCost: by steps' times as they are on processors that are bound by memory, by arithmetic, and by both, texts
-// in which hardly a guess comes take at most 3 % longer from the first token on, and one that repeats itself takes half
-// the time.
+// TestDraftsCost uses times of steps of processors that are bound by memory, by arithmetic, and by both. Texts with
+// hardly a right draft take at most 3 % longer, from the first token on. A repetitive text takes half the time.
 func TestDraftsCost(t *testing.T) {
 	testenv.Thorough(t)
 	const prompt = 8

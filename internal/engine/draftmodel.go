@@ -20,8 +20,8 @@ type DraftModel struct {
 	Least  float32 // a draft ends before a token with a smaller probability
 }
 
-// mostExtraTokens is the number of tokens that one of two vocabularies may have more: files of one family are padded
-// differently. As in llama.cpp.
+// mostExtraTokens is how many more tokens one of two vocabularies may have, as in llama.cpp: files of one family have
+// different padding.
 const mostExtraTokens = 128
 
 // check returns why d's tokens cannot be tokens of a model with tokenizer t, or nil.
@@ -162,7 +162,7 @@ func (g *textGuesser) ask(n int) (guesses []int32) {
 		d.mu.Unlock()
 		return nil
 	}
-	if took := monotime.Since(begin); g.read { // a prompt is read once, however many tokens are drafted
+	if took := monotime.Since(begin); g.read { // a prompt is read only once
 		g.spent = took
 		d.took(asked, first, took-first)
 	}

@@ -47,7 +47,7 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 	return "", setting.Errorf("%s: key %q: pooling %d is not supported; %s names another", f.Path, key, v, setting.Pooling)
 }
 
-// EmbeddingSize returns the numbers of an embedding.
+// EmbeddingSize returns the length of an embedding.
 func (e *Engine) EmbeddingSize() int { return e.head.Width(e.config.Embd) }
 
 // CheckPooling returns an error if p needs a classification head and the model has none.
@@ -169,8 +169,8 @@ func (s *scheduler) finished(ctx context.Context, t *task) error {
 // rerankTemplate is the metadata key of a reranker's prompt, in which {query} and {document} stand for the texts.
 const rerankTemplate = "tokenizer.chat_template.rerank"
 
-// EncodePair returns a reranker's tokens for the question how well a document answers a query. It uses the prompt in
-// the model's file, or else both texts with the special tokens of pairs.
+// EncodePair returns the tokens that ask a reranker how well a document answers a query. It uses the prompt in the
+// model's file, or else both texts with the special tokens of pairs.
 func (e *Engine) EncodePair(query, document string) []int32 {
 	if e.rerank == "" {
 		return e.tok.EncodePair(query, document)
@@ -185,7 +185,7 @@ type pooled struct {
 	n      int         // states added
 }
 
-// wants reports whether the state of position i of n counts.
+// wants reports whether the state of position i of n is pooled.
 func (p *pooled) wants(i, n int) bool {
 	switch p.way {
 	case PoolCLS:
@@ -196,7 +196,7 @@ func (p *pooled) wants(i, n int) bool {
 	return true
 }
 
-// add adds the next position's state, which it copies.
+// add adds a copy of the next position's state.
 func (p *pooled) add(state []float32) {
 	p.n++
 	if p.way == PoolNone || p.states == nil {

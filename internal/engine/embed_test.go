@@ -19,12 +19,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest
-// one: the engine sums products of F32 weights in float32.
+// stateTolerance is for logits computed from a hidden state and the head in float64, relative to the largest one: the
+// engine sums products of F32 weights in float32.
 const stateTolerance = 1e-4
 
-// gpuTolerance is of states of a length of about 1 for each element, which a GPU sums in another order and keeps keys
-// and values of in halves.
+// gpuTolerance is for each element of states of a length of about 1: a GPU sums in another order, and its keys and
+// values are F16.
 const gpuTolerance = 5e-3
 
 func embeddingFile(t *testing.T, layers int) *gguf.File {
@@ -40,7 +40,7 @@ func embed(t *testing.T, e *engine.Engine, ids []int32, p engine.Pooling) [][]fl
 	return states
 }
 
-// checkStates holds hidden states to the logits of the same positions: the head's products with them.
+// checkStates checks that the head's products with hidden states are the logits of the same positions.
 func checkStates(t *testing.T, e *engine.Engine, f *gguf.File, ids []int32) {
 	t.Helper()
 	n, head := e.Config().Embd, f.Tensor("output.weight")
@@ -131,7 +131,7 @@ func TestEmbedOnGPU(t *testing.T) {
 	checkStates(t, e.Engine, f, ids)
 }
 
-// TestEncoderOnGPU: an encoder with layers and neurons on both processors gives the states that one processor gives.
+// TestEncoderOnGPU: an encoder with layers and neurons on CPU and GPU gives the CPU's states.
 func TestEncoderOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 2})
@@ -141,7 +141,7 @@ func TestEncoderOnGPU(t *testing.T) {
 	}
 	defer alone.Close()
 	places := share(3, 64)
-	places[1] = compute.Place{} // between two layers of the GPU's
+	places[1] = compute.Place{} // between two layers on the GPU
 	e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128, UBatch: 32}}, gigabyte(places))
 	var texts [][]int32
 	for n := range 12 {

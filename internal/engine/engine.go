@@ -1,5 +1,5 @@
-// Package engine turns requests into steps of a model: a scheduler that gives the model's turns to many sequences over
-// KV pages, streams of chosen tokens, and going on without a GPU that fails.
+// Package engine turns requests into steps of a model. It has a scheduler that runs many sequences over KV pages,
+// streams of sampled tokens, and recovery from GPUs that fail.
 package engine
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// Options are the choices made when an engine is opened. Zero values mean defaults.
+// Options say how an engine is opened. Zero values mean defaults.
 type Options struct {
 	Limits
 	Cache
@@ -63,10 +63,10 @@ type Limits struct {
 	Lock      bool   // keep weights out of swap (mlock)
 }
 
-// Cache says how keys and values are kept.
+// Cache says how keys and values are stored.
 type Cache struct {
 	compute.CacheTypes           // types of keys and values
-	Whole              bool      // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
+	Whole              bool      // layers with sliding windows keep all keys and values, so that a text can be continued from any position
 	Extension          Extension // lets texts be longer than the trained context; the zero value does not
 }
 
@@ -116,7 +116,6 @@ type Engine struct {
 	config  model.Config
 	head    *model.Head
 	rerank  string                   // see rerankTemplate
-	past    []model.NeuronUse        // [layers] counts from before GPUs were given up; nil: none
 	broken  error                    // nothing can be computed any more
 	digest  func() [sha256.Size]byte // digest of file
 	context int
@@ -132,23 +131,25 @@ type Engine struct {
 	stream  *gguf.Stream   // layers that steps read from the disk; nil: there are none
 	looked  looked         // at the file
 	bundle  *bundle.File   // from which neurons on the disk are read, or nil
-	ahead   []func() error // the usual steps that the device has not prepared
-	rows    [][]float32    // [n_out][n_vocab] logits of the last step
-	hiddens [][]float32    // [n_hidden][n_embd] hidden states of the last step
-	states  [][]float32    // [n_states][DraftShape.State] for drafts
+	ahead   []func() error // usual steps that the device has not prepared
+	last    results        // the last step's
+	work    workCounts
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
 	units unitCount
 	slow  slowDisk
-
-	watchers int      // number of watchers
-	loads    int      // how often the model was loaded; each time its counts begin again
-	spent    [2]Spent // counted while somebody watched: steps of single tokens, and steps with prompts
 }
 
-// Open loads the model in f, which must stay open as long as the engine: Options.Mapped computes on it, and a GPU
-// that fails has the model loaded again. An error of a ctx that ended is ctx's.
+// results are what a step was asked for.
+type results struct {
+	logits [][]float32 // [n_out][n_vocab]
+	hidden [][]float32 // [n_hidden][n_embd]
+	states [][]float32 // [n_states][DraftShape.State] for drafts
+}
+
+// Open loads the model in f. f must stay open as long as the engine: Options.Mapped computes on it, and recovery from a
+// failed GPU loads the model again. If ctx has ended, Open returns its error.
 func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
 	if err != nil {
@@ -194,8 +195,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// load loads the model on the devices that Devices opens. If that fails it tries the next, until one works or none is
-// left.
+// load loads the model on the devices that Devices opens. If that fails it tries the next ones, until none are left.
 func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
@@ -209,7 +209,7 @@ func (e *Engine) load(ctx context.Context) error {
 	}
 }
 
-// loadOnce checks memory, opens the devices and takes the model in.
+// loadOnce checks memory, opens the devices and loads the model.
 func (e *Engine) loadOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (e *Engine) loadOnce(ctx context.Context) error {
 	return nil
 }
 
-// loadOn takes the model in on dev.
+// loadOn loads the model on dev.
 func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) error {
 	f, o, c := e.file, &e.options, &p.config
 	e.context = pick(o.Context, c.Context)
@@ -278,13 +278,13 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
 	if e.hot != nil {
 		hot := m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict)
-		if e.sched != nil && e.sched.further != nil { // its steps are a draft program's, which may have no room any more
+		if e.sched != nil && e.sched.further != nil { // the recovered engine may have no room for its draft program
 			hot = false
 		}
 		e.hot.can.Store(m.GuessesFurther() || hot)
 	}
-	e.loads++
-	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
+	e.work.loads++
+	m.Watch(o.Work || e.work.watchers > 0, e.work.watchers > 0)
 	dev.Tune()
 	if o.Observer != nil {
 		return nil // GPUs cannot compute observed layers
@@ -382,7 +382,7 @@ func (e *Engine) Neurons() []model.NeuronUse {
 
 func (e *Engine) neurons() []model.NeuronUse {
 	use := e.model.Neurons()
-	for l, past := range e.past {
+	for l, past := range e.work.past {
 		use[l] = use[l].Since(past)
 	}
 	return use
@@ -451,6 +451,7 @@ func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.traceStep(len(p.Tokens), begin)
 	use := e.dev.Usage()
 	e.units.take(e.unitUse(&use))
+	e.tellUnread(use.Unread)
 	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
 		e.options.Notice(line)
 	}
@@ -484,15 +485,15 @@ func (e *Engine) prepare() (more bool) {
 	return len(e.ahead) > 0
 }
 
-// readLogits reads n rows of logits: a GPU may be lost when its work is done and its results are not yet read.
+// readLogits reads n rows of logits: a GPU may be lost after its work and before its results are read.
 func (e *Engine) readLogits(n int) error {
-	e.rows = e.rows[:0]
+	e.last.logits = e.last.logits[:0]
 	for i := range n {
 		row, err := e.model.Logits(i)
 		if err != nil {
 			return err
 		}
-		e.rows = append(e.rows, row)
+		e.last.logits = append(e.last.logits, row)
 	}
 	return nil
 }
@@ -511,21 +512,21 @@ func (e *Engine) readStates(w wanted) (err error) {
 		}
 		return to
 	}
-	e.hiddens = read(e.hiddens, w.hidden, e.model.Hidden)
+	e.last.hidden = read(e.last.hidden, w.hidden, e.model.Hidden)
 	if err == nil {
-		e.states = read(e.states, w.states, e.model.State)
+		e.last.states = read(e.last.states, w.states, e.model.State)
 	}
 	return err
 }
 
-// hidden returns the i-th of the hidden states [n_embd] that the last step was run for.
-func (e *Engine) hidden(i int) []float32 { return e.hiddens[i] }
+// hidden returns the i-th hidden state [n_embd] that the last step was asked for.
+func (e *Engine) hidden(i int) []float32 { return e.last.hidden[i] }
 
-// state returns the i-th of the states [DraftShape.State] for drafts that the last step was run for.
-func (e *Engine) state(i int) []float32 { return e.states[i] }
+// state returns the i-th draft state [DraftShape.State] that the last step was asked for.
+func (e *Engine) state(i int) []float32 { return e.last.states[i] }
 
 // logits returns row i of the last step's logits [n_vocab].
-func (e *Engine) logits(i int) []float32 { return e.rows[i] }
+func (e *Engine) logits(i int) []float32 { return e.last.logits[i] }
 
 // cache returns an empty cache over the model's pages, and the contents of these.
 func (e *Engine) cache() (*kvcache.Cache, contents) {

@@ -28,7 +28,7 @@ func open(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// greedySampler returns one that chooses the likeliest token.
+// greedySampler returns a sampler that chooses the likeliest token.
 func greedySampler(t *testing.T, e *engine.Engine) engine.Sampler {
 	t.Helper()
 	o := sample.DefaultOptions()
@@ -53,7 +53,7 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, eng
 	return out, res
 }
 
-// TestPrefixReuse: a prompt that continues an earlier one evaluates only what is new, and gives the same text.
+// TestPrefixReuse: a prompt that continues an earlier one evaluates only the new tokens, and gives the same text.
 func TestPrefixReuse(t *testing.T) {
 	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256}})
 	prompt := e.Tokenizer().Encode("Once upon a time there was a king who had three daughters, and the youngest", true, true)
@@ -102,7 +102,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a model with logits that are not finite gives an error, greedy or drawn.
+// TestNotFinite: a model with logits that are not finite gives an error, with greedy and random sampling.
 func TestNotFinite(t *testing.T) {
 	for _, last := range []byte{0x7f, 0xff} { // infinite or no number, with 0x80 or 0xff before it
 		f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
@@ -143,7 +143,7 @@ func TestNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 130 { // past a chunk's growth of scratch
+	for range 130 { // until scratch memory has grown for a chunk
 		step()
 	}
 	if n := testing.AllocsPerRun(50, step); n > 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// ErrClosed is the error of requests to an engine that is closed.
+// ErrClosed means that the engine is closed.
 var ErrClosed = errors.New("the model is closed")
 
-// ContextError is the error of a text that is longer than the context.
+// ContextError means that a text is longer than the context.
 type ContextError struct {
-	Tokens  int // length of the text; 0 if it is not known
+	Tokens  int // length of the text; 0: unknown
 	Context int // tokens
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// timedRunner is a runner with steps that take as long as it says, by its own clock.
+// timedRunner is a runner with simulated times of steps, on its own clock.
 type timedRunner struct {
 	runner
 	clock *time.Duration
@@ -21,8 +21,8 @@ type timedRunner struct {
 
 // StepTimes say how long steps take.
 type StepTimes struct {
-	Guess       time.Duration // one that guesses
-	Step, Token time.Duration // another, and each of its tokens
+	Guess       time.Duration // a drafting step
+	Step, Token time.Duration // another step, and each of its tokens
 }
 
 func (r timedRunner) run(p *compute.Params, w wanted) error {
@@ -34,7 +34,7 @@ func (r timedRunner) run(p *compute.Params, w wanted) error {
 	return r.runner.run(p, w)
 }
 
-// SetTimes has e's scheduler see steps take such times, whatever they take. Nothing may have been asked of e.
+// SetTimes gives e's scheduler these times of steps instead of the real ones. It must come before any request.
 func SetTimes(e *Engine, times StepTimes) {
 	s := e.sched
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func SetTimes(e *Engine, times StepTimes) {
 	s.runner, s.now = timedRunner{s.runner, clock, times}, func() time.Duration { return *clock }
 }
 
-// LoadAgain has e load its model again, as after a GPU failed between two steps.
+// LoadAgain makes e load its model again, as after a GPU failed between two steps.
 func LoadAgain(e *Engine) error {
 	s := e.sched
 	s.mu.Lock()
@@ -57,14 +57,14 @@ func LoadAgain(e *Engine) error {
 	return err
 }
 
-// SetAvailable has the machine have so many bytes of RAM available until t ends.
+// SetAvailable simulates a machine with this much available RAM until t ends.
 func SetAvailable(t *testing.T, bytes int64) {
 	t.Helper()
 	readMemory = func() (hw.Memory, error) { return hw.Memory{Available: uint64(bytes)}, nil }
 	t.Cleanup(func() { readMemory = hw.ReadMemory })
 }
 
-// MemoryOf returns the memory for opening the model in f with o, if the units in on are on GPUs.
+// MemoryOf returns the memory for opening the model in f with o, with the parts in on on GPUs.
 func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory {
 	t.Helper()
 	c, err := model.ReadConfig(f, o.Activation)
@@ -78,14 +78,14 @@ func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory
 	return o.memory(f, c, on)
 }
 
-// Provide decides how the model in f is loaded where what on says goes to GPUs.
+// Provide decides how to load the model in f with the parts in on on GPUs.
 func Provide(f *gguf.File, o Options, on placement.Layout) (Memory, error) {
 	p, err := o.provide(f, on)
 	return p.need, err
 }
 
-// StepOf returns the tokens of the largest step of the model in f, once it is decided how it is loaded where what on says
-// goes to GPUs.
+// StepOf returns the tokens of the largest step of the model in f, after deciding how to load it with the parts in on
+// on GPUs.
 func StepOf(f *gguf.File, o *Options, on placement.Layout) (int, error) {
 	_, err := o.provide(f, on)
 	return o.LargestStep(), err

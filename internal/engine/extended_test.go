@@ -18,11 +18,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// extensionTolerance is the share of the largest logit by which one may differ: sums of floats come in another order,
-// and keys are turned twice.
+// extensionTolerance is a share of the largest logit: floats are summed in another order, and keys are rotated twice.
 const extensionTolerance = 1e-4
 
-// extendedSpec is a llama in floats.
+// extendedSpec is a llama in F32.
 func extendedSpec() synth.Spec {
 	return synth.Spec{Arch: "llama", Layers: 2, Embd: 128, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
 }
@@ -104,12 +103,12 @@ func TestExtended(t *testing.T) {
 	for typ, share := range roundedShare() {
 		near(typ.String(), openExtended(t, f, options(typ)), share*change)
 	}
-	for _, hot := range []int{96, 32} { // whole, and divided
+	for _, hot := range []int{96, 32} { // whole, and split
 		near("a GPU", openGPU(t, f, options(compute.KVF32), gigabyte(share(2, hot))).Engine, extensionTolerance)
 	}
 }
 
-// roundedShare returns by how much of what positions change keys of each type may change logits.
+// roundedShare returns how much keys of each type may change logits, as a share of what positions change.
 func roundedShare() map[compute.KVType]float64 {
 	return map[compute.KVType]float64{compute.KVF16: 0.01, compute.KVBF16: 0.1, compute.KVQ8_0: 0.1, compute.KVQ4_0: 0.7}
 }
@@ -124,7 +123,7 @@ func openExtended(t *testing.T, f *gguf.File, o engine.Options) *engine.Engine {
 	return e
 }
 
-// distance returns the largest difference as a share of the largest of want.
+// distance returns the largest difference relative to the largest of want.
 func distance(got, want []float32) float64 {
 	most, largest := 0.0, 0.0
 	for i, w := range want {
@@ -140,7 +139,7 @@ type extended struct {
 	read map[string][]float64 // weights
 }
 
-// positions returns where a query at token i and the key of token j ≤ i are.
+// positions returns the positions of a query at token i and the key of token j ≤ i.
 func (e extended) positions(i, j int) (query, key float64) {
 	if e.x.Group < 2 {
 		return float64(i), float64(j)

@@ -18,7 +18,7 @@ type Extension struct {
 	Width int // tokens that have positions of their own before they are grouped; a multiple of Group
 }
 
-// Check reports whether x is none or can be done.
+// Check returns why x is impossible, or nil.
 func (x Extension) Check() error {
 	switch {
 	case x == Extension{}:
@@ -59,13 +59,13 @@ func (x Extension) position(i, shared int) int32 {
 	return int32(shared/x.Group + i - shared)
 }
 
-// turn returns by how much token i is turned when it comes to share its position.
+// turn returns by how much the key of token i is rotated when the token begins to share its position.
 func (x Extension) turn(i int) int32 {
 	in := i % x.Width
 	return int32(in/x.Group - in)
 }
 
-// turnKeys rotates the keys of the step's texts in which tokens begin to share positions with this step.
+// turnKeys rotates the keys of texts in which tokens begin to share positions with this step.
 func (s *scheduler) turnKeys() error {
 	for i := range s.step {
 		t := s.step[i].t
@@ -84,7 +84,7 @@ func (s *scheduler) turnKeys() error {
 	return nil
 }
 
-// fillTurns writes the params that turn the keys of t's next n tokens.
+// fillTurns writes the params that rotate the keys of t's next n tokens.
 func (s *scheduler) fillTurns(t *task, n int) {
 	p := &s.turns
 	*p = compute.Params{Tokens: p.Tokens[:0], Pos: p.Pos[:0], Turns: p.Turns[:0], Seq: p.Seq[:0], Pages: append(p.Pages[:0], t.kv.Pages())}

@@ -10,9 +10,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestExtension: texts of several lengths are extended at the same time, with guesses, too few pages, and a cache that
-// is lost at times. In each step they find every token at the position of the definition. They give the same text as
-// alone, and leave nothing to others.
+// TestExtension: texts of several lengths are extended at the same time, with drafts, too few pages, and a cache that
+// is lost at times. In each step every token has the position of the definition. The texts are the same as alone, and
+// no other text reuses their keys and values.
 func TestExtension(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		const seed = 11
@@ -50,7 +50,7 @@ func TestExtension(t *testing.T) {
 	}
 }
 
-// TestExtensionCheck: what cannot be done is refused.
+// TestExtensionCheck: impossible extensions are refused.
 func TestExtensionCheck(t *testing.T) {
 	for x, fits := range map[Extension]bool{{}: true, {1, 512}: true, {4, 512}: true, {4, 4}: true, {3, 512}: false, {-1, 512}: false, {4, 0}: false, {4, -4}: false, {0, 512}: false} {
 		if err := x.Check(); (err == nil) != fits {

@@ -22,13 +22,13 @@ import (
 
 var everyFamily = flag.Bool("every-family", false, "test caches of all families, not of those with several parts alone")
 
-// stateful are the families that keep more than keys and values of each position: indexers' keys, blocks of positions,
-// recurrent states, latent vectors; and one with windows.
+// stateful are the families with more than keys and values per position: indexers' keys, blocks of positions, recurrent
+// states, latent vectors; and one with windows.
 func stateful() []string {
 	return strings.Fields("qwen4exp deepseek32 deepseek4 minimax-m3 glm-dsa kimi-linear kimi-k3 qwen3next bailingmoe3 falcon-h1 minimax-01 gemma3n jamba rwkv7 lfm2moe granitehybrid")
 }
 
-// layersOf are the layers that show all kinds of a family's layers, where they are more than three.
+// layersOf is the number of layers that show all kinds of a family's layers, if more than three.
 var layersOf = map[string]int{
 	"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "gemma3": 7, "gemma3n": 6, "gemma4": 6, "granite_swa": 5, "kimi-k3": 4,
 	"laguna": 5, "llama4": 5, "maple": 5, "mellum": 5, "muse-glimmer": 5, "nemotron_h": 5, "nemotron_h_moe": 5, "qwen35": 4, "qwen35moe": 4,
@@ -50,9 +50,9 @@ func tinySpec(arch string) synth.Spec {
 	return s
 }
 
-// TestFamiliesKeep: in every family, continuing from the cache gives the same bytes of logits as computing afresh. The
-// cache's contents are what another request left, what a file restored, what remains after wrong guesses, and a text
-// that filled its context.
+// TestFamiliesKeep: in every family, continuing from the cache gives the same bytes of logits as computing everything.
+// The cache comes from another request, from a file, from a text with wrong drafts, and from a text that filled its
+// context.
 func TestFamiliesKeep(t *testing.T) {
 	names := stateful()
 	if *everyFamily {
@@ -75,7 +75,7 @@ func TestFamiliesKeep(t *testing.T) {
 	}
 }
 
-// TestFamiliesKeepOnGPU is TestFamiliesKeep where a GPU has the cache.
+// TestFamiliesKeepOnGPU is TestFamiliesKeep with the cache on a GPU.
 func TestFamiliesKeepOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	names := testenv.Some(t, 1, stateful()[:4])
@@ -94,8 +94,8 @@ func TestFamiliesKeepOnGPU(t *testing.T) {
 	}
 }
 
-// TestFamiliesOnGPU: in every family, a GPU that has all layers, or attention and half of each layer's neurons or experts,
-// gives what the processor gives, but for rounding.
+// TestFamiliesOnGPU: in every family, a GPU with all layers, or with attention and half of each layer's neurons or
+// experts, gives the CPU's results apart from rounding.
 func TestFamiliesOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	names := testenv.Some(t, 2, stateful())
@@ -188,7 +188,7 @@ func keeps(t *testing.T, small int, open func(drafts int) *engine.Engine) {
 	full, further := randomTokens(rng, 90/small), randomTokens(rng, 60/small)
 	room := len(full) + len(further)/2
 	got, res := ask(e, full, further, engine.Request{Context: room, Shift: &engine.Shift{Keep: 10, Discard: 50 / small}})
-	first := room - len(full) + 1 // tokens up to the one for which there is no room
+	first := room - len(full) + 1 // tokens up to the first without room
 	behind := slices.Concat(full, further[:first])
 	behind = slices.Concat(behind[:10], behind[10+50/small:])
 	if want, _ := ask(afresh, behind, further[first:], engine.Request{Reuse: engine.ReuseNone}); res.Shifts != 1 || !slices.Equal(got[first:], want) {

@@ -35,7 +35,7 @@ func openFile(t *testing.T, f *gguf.File, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestFurtherDrafts: guesses by the file's further layer, most of them wrong, change no logits.
+// TestFurtherDrafts: drafts by the file's MTP layer, most of them wrong, change no logits.
 func TestFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, furtherSpec, true)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}}
@@ -57,7 +57,7 @@ func TestFurtherDrafts(t *testing.T) {
 		return d.sums
 	}
 	want := sums(plain)
-	for range 2 { // the second time the prompt's keys and values are there
+	for range 2 { // the second time the prompt is in the cache
 		if !slices.Equal(sums(guessing), want) {
 			t.Error("logits with guesses of a further layer are not those without")
 		}
@@ -84,8 +84,8 @@ func TestFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestRecurrentFurtherDrafts: in a model with recurrent layers, guesses by the further layer change no logits either.
-// The layers' states are restored after wrong guesses.
+// TestRecurrentFurtherDrafts: in a model with recurrent layers, drafts by the MTP layer change no logits either. The
+// layers' states are restored after wrong drafts.
 func TestRecurrentFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5}, false)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
@@ -107,9 +107,8 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestFurtherHidden: a further layer that knows the token after the next only from the hidden state before it guesses
-// right. Layers add nothing to the embeddings. Row v+1 of the head is token v's embedding, and so is row v+2 of the
-// further layer's own head.
+// TestFurtherHidden: an MTP layer that knows the second next token only from the hidden state drafts right. Layers add
+// nothing to the embeddings. Row v+1 of the head is token v's embedding, and so is row v+2 of the MTP layer's own head.
 func TestFurtherHidden(t *testing.T) {
 	f := countingModel(t, "glm4moe", 1)
 	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true}}))
@@ -129,7 +128,7 @@ func TestSeveralFurtherLayers(t *testing.T) {
 	}
 }
 
-// TestFurtherHiddenOnGPU: it guesses right wherever the model's layers are.
+// TestFurtherHiddenOnGPU: the MTP layer drafts right on whichever devices the model's layers are.
 func TestFurtherHiddenOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := countingModel(t, "glm4moe", 3)
@@ -150,11 +149,11 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 	}
 }
 
-// counts checks that all of countingModel's guesses are accepted, and returns how many there are.
+// counts checks that all drafts of countingModel are accepted, and returns how many there are.
 func counts(t *testing.T, e *engine.Engine) (drafted int) {
 	t.Helper()
 	accepted := 0
-	for at := int32(100); at < 150 && drafted == 0; at += 5 { // on a busy machine guesses may not pay in one text
+	for at := int32(100); at < 150 && drafted == 0; at += 5 { // on a busy machine drafts may not pay off in one text
 		got, res := greedy(t, e, []int32{at - 2, at - 1, at}, 60)
 		for i, id := range got {
 			if id != at+1+int32(i) {
@@ -170,7 +169,7 @@ func counts(t *testing.T, e *engine.Engine) (drafted int) {
 }
 
 // furtherPlans are plans of layers on lavapipe: all layers, some neurons or experts of some layers, only the head, and
-// all layers on two GPUs. Each has the further layer in RAM or on the head's GPU.
+// all layers on two GPUs. Each has the MTP layer in RAM or on the head's GPU.
 func furtherPlans(c model.Config) map[string]planner.Plan {
 	units := max(c.FF, c.Experts.Count)
 	mixed := share(c.Layers, units/2)
@@ -191,7 +190,7 @@ func furtherPlans(c model.Config) map[string]planner.Plan {
 	return plans
 }
 
-// TestFurtherDraftsOnGPU: wherever the model's layers and the further layer are, its guesses change no token.
+// TestFurtherDraftsOnGPU: drafts by the MTP layer change no token, on whichever devices it and the model's layers are.
 func TestFurtherDraftsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	whole := testenv.Exhaustive(t)
@@ -272,8 +271,8 @@ func countingModel(t *testing.T, family string, further int) *gguf.File {
 	return synthtest.Made(t, f.Keys, tensors)
 }
 
-// TestNoRoomForFurtherLayer: where RAM has room for the model alone, one line says so and the model runs without its
-// further layer; where it has none for the model either, the error says so and no line does.
+// TestNoRoomForFurtherLayer: if RAM has room only for the model, one line says so and the model runs without its MTP
+// layer. If it has no room for the model either, there is an error and no such line.
 func TestNoRoomForFurtherLayer(t *testing.T) {
 	f := synthtest.Further(t, furtherSpec, true)
 	var lines []string

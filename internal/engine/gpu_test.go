@@ -28,8 +28,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// openGPU opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it.
-// Tests take turns: the layer (Debian 12's) has crashed where several threads made and destroyed devices.
+// openGPU opens an engine on lavapipe and the CPU, or skips the test. Messages of the validation layer fail the test.
+// Tests take turns, because the layer (Debian 12's) crashed when several threads made and destroyed devices.
 func openGPU(t *testing.T, f *gguf.File, o engine.Options, plan planner.Plan) onGPU {
 	t.Helper()
 	said := make(chan string, 100)
@@ -48,7 +48,7 @@ func openGPU(t *testing.T, f *gguf.File, o engine.Options, plan planner.Plan) on
 	})
 	o.Devices = devices
 	now := new(atomic.Int64)
-	o.Clock = func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond } // whether guesses pay does not depend on what else the machine does
+	o.Clock = func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond } // drafts pay off or not independently of the machine's load
 	e, err := engine.Open(t.Context(), f, o)
 	if errors.Is(err, vulkan.ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
 		testenv.Missing(t, "vulkan", err.Error())
@@ -65,7 +65,7 @@ func openGPU(t *testing.T, f *gguf.File, o engine.Options, plan planner.Plan) on
 	return onGPU{e, devices}
 }
 
-// onGPU is an engine and what opened its devices.
+// onGPU is an engine with the planner that opened its devices.
 type onGPU struct {
 	*engine.Engine
 	devices *planner.Planner
@@ -76,7 +76,7 @@ func gigabyte(places []compute.Place) planner.Plan {
 	return planner.Plan{GPUs: []planner.GPU{{Budget: 1 << 30}}, Places: places}
 }
 
-// share puts attention, predictor and the first hot neurons of each layer on the GPU, and the head.
+// share puts attention, predictor and the first hot neurons of each layer, and the head, on the GPU.
 func share(layers, hot int) []compute.Place {
 	places := make([]compute.Place, layers+1)
 	for l := range places {
@@ -105,14 +105,14 @@ func surprises(t *testing.T, e *engine.Engine, ids []int32) []float64 {
 	return out
 }
 
-// choice is the likeliest token and the distance of its logit from the next.
+// choice is the likeliest token and the distance of its logit from the next one.
 type choice struct {
 	id           int32
 	gap, largest float64
 }
 
-// closeCall is the gap, as a share of the largest logit, below which either token may come out first: the processor's
-// products of F16 weights round to eight bits of mantissa, the GPU's do not.
+// closeCall is the gap, as a share of the largest logit, below which either token may win: the CPU's products of F16
+// weights round to eight bits of mantissa, the GPU's do not.
 const closeCall = 1e-2
 
 // likeliest returns the choice after each token of ids.
@@ -142,9 +142,9 @@ func likeliest(t *testing.T, e *engine.Engine, ids []int32) []choice {
 	return out
 }
 
-// floatSplits and quantSplits are by how much the mean surprise of a short text may differ between two splits: three
-// times and once DESIGN's share of perplexity, for over a few dozen tokens the processor's eight bits of mantissa do
-// not average out.
+// floatSplits and quantSplits limit how much the mean surprise of a short text may differ between two splits. They are
+// larger than the limits on perplexity, because a few dozen tokens do not average out the rounding of the CPU's eight
+// bits of mantissa.
 const (
 	floatSplits = 0.003
 	quantSplits = 0.006
@@ -158,15 +158,15 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// TestDemoOnGPU: the demo chooses the same tokens on the processor, on the GPU, and on every split between them, and
-// finds a text as likely.
+// TestDemoOnGPU: the demo chooses the same tokens on the CPU, on the GPU, and on every split between them, and gives a
+// text the same likelihood.
 func TestDemoOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256, Sequences: 64}, Neurons: engine.Neurons{Sparse: model.Exact}} // a predictor's close calls are others
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256, Sequences: 64}, Neurons: engine.Neurons{Sparse: model.Exact}} // a predictor decides close calls differently
 	plain, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -193,15 +193,15 @@ func TestDemoOnGPU(t *testing.T) {
 	}
 }
 
-// A split is a model that is partly on GPUs. Its mean surprise may differ from the processor's by this much.
+// split is a model that is partly on GPUs. Its mean surprise may differ from the processor's by this much.
 type split struct {
 	spec synth.Spec
 	mode model.SparseMode
 	diff float64
 }
 
-// TestSplitsOnGPU: sparse models of every kind are the same model on every split, and each split gives the same bytes
-// again.
+// TestSplitsOnGPU: sparse models of every kind give the same results on every split, and each split gives the same
+// bytes again.
 func TestSplitsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	whole := testenv.Exhaustive(t)
@@ -224,7 +224,7 @@ func TestSplitsOnGPU(t *testing.T) {
 			want := mean(surprises(t, plain, ids))
 			for _, hot := range []int{0, 320, 1024} {
 				if hot != 320 && (c.spec.Arch != "llama" || c.mode == model.Off && !whole) {
-					continue // a share of the neurons on the GPU covers what all and none of them cover
+					continue // a share of the neurons on the GPU covers the cases of all and none
 				}
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot == 0, hot == 0 // a layer of each kind
@@ -248,8 +248,8 @@ func eager() hybrid.Slots {
 	return hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 100}, Tuning: tuning, AtOnce: true}
 }
 
-// TestExpertsOnGPU: a quantised model with experts says the same text on the processor and where layers are split by
-// expert, and finds a text as likely. Other budgets, and all families, are in package vulkan's tests.
+// TestExpertsOnGPU: a quantised model with experts gives the same text on the CPU and with layers split by expert, and
+// gives a text the same likelihood. Package vulkan tests other budgets and all families.
 func TestExpertsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, 2)
@@ -269,9 +269,9 @@ func TestExpertsOnGPU(t *testing.T) {
 		places[0].Slots, places[1].Slots = slots, slots
 		plan, o := gigabyte(places), o
 		if slots {
-			o.UBatch, o.Sparse = 1, model.Off // in exact experts stay where they are
+			o.UBatch, o.Sparse = 1, model.Off // in mode exact experts stay where they are
 			plan.GPUs[0].Slots = eager()
-			plan.GPUs[0].Slots.AtOnce = held < 12 // else a goroutine fills what is copied, at its leisure
+			plan.GPUs[0].Slots.AtOnce = held < 12 // otherwise a goroutine fills the slots
 		}
 		e := openGPU(t, f, o, plan)
 		for i, got := range likeliest(t, e.Engine, ids) {
@@ -321,14 +321,14 @@ func TestExpertUseByRequest(t *testing.T) {
 	}
 }
 
-// sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
+// sameNeurons is the share of neurons so close to zero that another order of sums changes whether they are active.
 const sameNeurons = 0.01
 
-// streamedText has more tokens than compute.ShortPrompt: shorter prompts are computed as single tokens are, and nothing is
-// sent for them.
+// streamedText has more tokens than compute.ShortPrompt. Shorter prompts are computed like single tokens, and nothing
+// is sent for them.
 const streamedText = "the quick brown fox jumps over a lazy dog and another one that sleeps near it, while the hen and the cat look at them from a roof"
 
-// TestStreamedPrompts: a prompt with cold neurons that are sent to the GPU gives the same result as without sending,
+// TestStreamedPrompts: a prompt for which cold neurons are sent to the GPU gives the same result as without sending,
 // the same bytes every time, and the same counts of neurons.
 func TestStreamedPrompts(t *testing.T) {
 	testenv.Thorough(t)
@@ -358,7 +358,7 @@ func TestStreamedPrompts(t *testing.T) {
 			}
 			for _, hot := range []int{0, some} {
 				if hot == 0 && c.spec.Type != quant.F16 && c.spec.Type != quant.Q4_0 {
-					continue // other types go the same way
+					continue // other types take the same path
 				}
 				if !whole && (hot == 0) != (c.spec.Type == quant.F16) {
 					continue
@@ -397,8 +397,7 @@ func TestStreamedPrompts(t *testing.T) {
 }
 
 // TestPromptsInRAM: a model has its last layers in RAM, or all of them and the head, and sends their weights to the GPU
-// for prompts. Its prompts give the processor's result, and the same bytes every time, also after positions that were
-// evaluated before.
+// for prompts. Its prompts give the CPU's result, and the same bytes every time, also after cached positions.
 func TestPromptsInRAM(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 4
@@ -429,7 +428,7 @@ func TestPromptsInRAM(t *testing.T) {
 				}
 				places[layers].Attention = there > 0
 				plan := gigabyte(places)
-				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Bytes: 90 << 10, Pages: 1 << 20} // matrices come in pieces
+				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Bytes: 90 << 10, Pages: 1 << 20} // matrices are sent in pieces
 				e := openGPU(t, f, o, plan)
 				first := surprises(t, e.Engine, ids)
 				if got := mean(first); math.Abs(got-want) > c.diff*want {
@@ -443,8 +442,8 @@ func TestPromptsInRAM(t *testing.T) {
 	}
 }
 
-// TestTooSmall: loading refuses a plan that is larger than the budget, and reports the figures, whichever part finds no
-// room. Once there is room for all, the model stays within the budget.
+// TestTooSmall: loading refuses a plan larger than the budget, whichever part does not fit, and reports the figures.
+// With enough room the model stays within the budget.
 func TestTooSmall(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)
@@ -475,7 +474,7 @@ func TestTooSmall(t *testing.T) {
 	}
 }
 
-// TestTrace: a token on both processors is one submission and one wait a layer, and one of each for the head.
+// TestTrace: a token on GPU and CPU takes one submission and one wait per layer, and one of each for the head.
 func TestTrace(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 4

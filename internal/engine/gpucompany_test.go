@@ -14,10 +14,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16
-// weights are multiplied in halves, from compute.ShortPrompt tokens on, single tokens in order, and 44 sequences are
-// more than any product takes as a few. The longest prompt is cut wherever the others leave room for it. Some of the
-// neurons are the processor's.
+// TestCompanyOnGPU: on a GPU, too, requests give the same bytes alone and among others. Prompts with F16 weights are
+// multiplied in F16 from compute.ShortPrompt tokens on, single tokens in order, and 44 sequences are more than any
+// product counts as few. The longest prompt is cut wherever the others leave room for it. Some of the neurons are on
+// the CPU.
 func TestCompanyOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	type part struct {

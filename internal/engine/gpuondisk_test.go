@@ -19,8 +19,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestThreeTiers: experts that are on a GPU, in RAM and on the disk, and follow the text, give the same logits, to the
-// byte, as with all of them in memory. Several requests at a time get the same tokens, while others are cancelled.
+// TestThreeTiers: experts that follow the text on a GPU, in RAM and on the disk give the same bytes of logits as with
+// all of them in memory. Concurrent requests get the same tokens while others are cancelled.
 func TestThreeTiers(t *testing.T) {
 	testenv.Thorough(t)
 	const layers, held, tokens = 2, 4, 6
@@ -82,8 +82,8 @@ func TestThreeTiers(t *testing.T) {
 	group.Wait()
 }
 
-// TestStreamedBesideGPU: one GPU or two hold some layers of a dense model, or some layers' attention, and every step reads
-// others from disk. The logits are the same, to the byte, as with these in memory, and what is read is counted.
+// TestStreamedBesideGPU: one GPU or two hold some layers of a dense model, or some layers' attention, and every step
+// reads other layers from disk. The logits have the same bytes as with these in memory, and the reads are counted.
 func TestStreamedBesideGPU(t *testing.T) {
 	testenv.Thorough(t)
 	const layers, ff, tokens = 12, 1024, 4

@@ -34,8 +34,8 @@ func cut(places []compute.Place, border int) []compute.Place {
 	return places
 }
 
-// TestTwoGPUs: a model with layers divided between two GPUs gives the results of the processor and of one GPU. Each
-// division gives the same bytes again, for one token and for many.
+// TestTwoGPUs: a model split between two GPUs gives the results of the CPU and of one GPU. Each split gives the same
+// bytes again, for one token and for many.
 func TestTwoGPUs(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 3
@@ -64,7 +64,7 @@ func TestTwoGPUs(t *testing.T) {
 				"uneven": uneven,
 			} {
 				if (name == "whole" || name == "head") && c.mode != model.Predict {
-					continue // what moves from one GPU to the other is the same in every mode
+					continue // every mode moves the same data from one GPU to the other
 				}
 				plan := two(places, hybrid.Streaming{})
 				if name == "split" {
@@ -113,7 +113,7 @@ func TestDemoOnTwoGPUs(t *testing.T) {
 	}
 }
 
-// TestTraceOfTwo: a token is one submission and one wait a layer, and one of each where it leaves a GPU.
+// TestTraceOfTwo: a token takes one submission and one wait per layer, and one of each where it leaves a GPU.
 func TestTraceOfTwo(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 4
@@ -127,7 +127,7 @@ func TestTraceOfTwo(t *testing.T) {
 	}
 }
 
-// within counts what is in the log's last token, by name.
+// within counts the events of the log's last token, by name.
 func within(t *testing.T, log *trace.Log) map[string]int {
 	t.Helper()
 	var text strings.Builder

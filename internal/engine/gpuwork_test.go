@@ -13,13 +13,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// clockError bounds by how much the clock of a software device may seem to run apart from the processor's: its stamps
-// are taken by threads that other programs interrupt.
+// clockError is how much the clock of a software device may seem to run apart from the CPU's: other programs interrupt
+// the threads that take its stamps.
 const clockError = 1.05
 
-// TestWorkOnGPU: what a GPU computed is known by its own clock part by part, and what it and the processor did
-// together, without any change to what is said; neurons are counted where they were computed. What nobody watches is
-// not timed.
+// TestWorkOnGPU: a GPU's work is known part by part on its own clock, and so is what it and the CPU did together.
+// Watching changes no text. Neurons are counted where they are computed. Without a Watch nothing is timed.
 func TestWorkOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -27,7 +26,7 @@ func TestWorkOnGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tokens = 12
-	o := engine.Options{Limits: engine.Limits{Context: 64, UBatch: 4}, Neurons: engine.Neurons{Sparse: model.Predict}} // what GPUs record for larger steps takes seconds
+	o := engine.Options{Limits: engine.Limits{Context: 64, UBatch: 4}, Neurons: engine.Neurons{Sparse: model.Predict}} // recording larger steps takes a GPU seconds
 	c, err := model.ReadConfig(f, "")
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// headTarget is a Llama that heads draft for.
+// headTarget is the Llama that heads draft for.
 var headTarget = synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Activation: "silu", Seed: 9}
 
-// randomHeads are heads of a model with random weights.
+// randomHeads are heads with random weights.
 func randomHeads(t *testing.T, f *gguf.File) map[string]*gguf.File {
 	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Seed: 1}
 	known, block := h, h
@@ -31,8 +31,8 @@ func randomHeads(t *testing.T, f *gguf.File) map[string]*gguf.File {
 	return map[string]*gguf.File{"eagle3": synthtest.Eagle3(t, f, h), "eagle3 of some tokens": synthtest.Eagle3(t, f, known), "dflash": synthtest.DFlash(t, f, block)}
 }
 
-// TestHeadDrafts: guesses by heads, nearly all of them wrong, change no logits, also if the cache has the prompt's keys
-// and values. The expected memory counts the heads.
+// TestHeadDrafts: drafts by heads, nearly all of them wrong, change no logits, also if the prompt is in the cache. The
+// expected memory includes the heads.
 func TestHeadDrafts(t *testing.T) {
 	f := synthtest.File(t, headTarget)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}}
@@ -88,8 +88,8 @@ func TestHeadDrafts(t *testing.T) {
 	}
 }
 
-// TestNoRoomForHeadAgain: an engine with a draft head goes on without it, with the same text, where a GPU fails and memory
-// then has room for the model alone.
+// TestNoRoomForHeadAgain: if a GPU fails and memory then has room only for the model, an engine with a draft head
+// continues without it, with the same text.
 func TestNoRoomForHeadAgain(t *testing.T) {
 	f := synthtest.File(t, headTarget)
 	for name, head := range randomHeads(t, f) {
@@ -119,8 +119,7 @@ func TestNoRoomForHeadAgain(t *testing.T) {
 	}
 }
 
-// TestHeadDraftsOfSeveral: texts that are written at the same time, with guesses of a head, are those written alone
-// without.
+// TestHeadDraftsOfSeveral: concurrent texts with drafts of a head are the same as alone without them.
 func TestHeadDraftsOfSeveral(t *testing.T) {
 	f := synthtest.File(t, headTarget)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 512, Sequences: 3}}
@@ -128,7 +127,7 @@ func TestHeadDraftsOfSeveral(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var prompts, want [][]int32
 	for i := range 3 {
-		prompts = append(prompts, append(randomTokens(rand.New(rand.NewPCG(8, 8)), 70), randomTokens(rng, 5+i)...)) // they begin alike
+		prompts = append(prompts, append(randomTokens(rand.New(rand.NewPCG(8, 8)), 70), randomTokens(rng, 5+i)...)) // a common beginning
 		ids, _ := greedy(t, plain, prompts[i], 40)
 		want = append(want, ids)
 	}
@@ -151,7 +150,7 @@ func TestHeadDraftsOfSeveral(t *testing.T) {
 }
 
 // TestHeadDraftsOfRecurrent: a head of a model with recurrent layers changes no token either. The layers' states are
-// restored after wrong guesses.
+// restored after wrong drafts.
 func TestHeadDraftsOfRecurrent(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 4, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
@@ -169,7 +168,7 @@ func TestHeadDraftsOfRecurrent(t *testing.T) {
 	}
 }
 
-// remade returns f with the given tensors' numbers, and zeros in the tensors that zero names.
+// remade returns f with the given tensors' numbers, and zeros in the tensors of zero.
 func remade(t *testing.T, f *gguf.File, made map[string][]float32, zero ...string) *gguf.File {
 	t.Helper()
 	var tensors []gguf.Source
@@ -225,8 +224,8 @@ func countingHeads(t *testing.T, f *gguf.File, rolled func(by int) []float32) ma
 	h.Known, h.Own, h.Block, h.Mask = 0, true, 4, 17
 	flash := synthtest.DFlash(t, f, h)
 	const dim, heads = 16, 4
-	// The first element of embeddings, which is the same in all, makes each key a vector of ones, and each query the same
-	// turned back by one position.
+	// The first element of embeddings, which is the same in all, makes each key a vector of ones, and each query the
+	// same rotated back by one position.
 	keys, queries := make([]float32, heads/2*dim*width), make([]float32, heads*dim*width)
 	for i := range heads / 2 * dim {
 		keys[i*width] = 1
@@ -256,8 +255,8 @@ func countingHeads(t *testing.T, f *gguf.File, rolled func(by int) []float32) ma
 	}
 }
 
-// TestHeadsCount: heads that know the next token guess right, and the text is the one without them. The EAGLE-3 head
-// knows every third token, and its guess stands for that token.
+// TestHeadsCount: heads that know the next token draft right, and the text is the same as without them. The EAGLE-3
+// head knows every third token, and its drafts mean that token.
 func TestHeadsCount(t *testing.T) {
 	f, rolled := countingTarget(t)
 	for name, head := range countingHeads(t, f, rolled) {
@@ -269,7 +268,7 @@ func TestHeadsCount(t *testing.T) {
 	}
 }
 
-// countsOn checks that a text counts, and that some guesses, or all of them, were accepted.
+// countsOn checks that a text counts, and that some drafts, or all of them, were accepted.
 func countsOn(t *testing.T, e *engine.Engine, all bool) {
 	t.Helper()
 	got, res := greedy(t, e, []int32{98, 99, 100}, 60)
@@ -283,7 +282,7 @@ func countsOn(t *testing.T, e *engine.Engine, all bool) {
 	}
 }
 
-// TestHeadsOnGPU: heads guess right wherever the model's layers and the head are.
+// TestHeadsOnGPU: heads draft right on whichever devices they and the model's layers are.
 func TestHeadsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f, rolled := countingTarget(t)
@@ -306,7 +305,7 @@ func TestHeadsOnGPU(t *testing.T) {
 	}
 }
 
-// TestHeadsAndSaved: what was saved with a draft head, with another or without one serves an engine with any or none.
+// TestHeadsAndSaved: a cache saved with a draft head, with another or without one serves an engine with any or none.
 func TestHeadsAndSaved(t *testing.T) {
 	for _, spec := range []synth.Spec{headTarget, {Arch: "falcon-h1", Type: quant.F32, Layers: 4, Embd: 64, FF: 96, Heads: 4, Seed: 5}} {
 		f := synthtest.File(t, spec)

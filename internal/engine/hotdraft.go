@@ -81,8 +81,8 @@ func (s *scheduler) guessRows() int {
 func (s *scheduler) guess() error {
 	s.guessed = 0
 	for i := range s.step {
-		if c := &s.step[i]; c.drafts > len(c.t.drafts) && !s.onlyDecodes() {
-			c.drafts = len(c.t.drafts)
+		if c := &s.step[i]; c.drafts > len(c.t.draft.labels) && !s.onlyDecodes() {
+			c.drafts = len(c.t.draft.labels)
 		}
 	}
 	for at := 0; s.fillGuess(at); at++ {
@@ -99,7 +99,7 @@ func (s *scheduler) guess() error {
 		s.takeGuesses()
 	}
 	for i := range s.step {
-		if c := &s.step[i]; c.drafts < c.t.fewest {
+		if c := &s.step[i]; c.drafts < c.t.draft.fewest {
 			c.drafts = 0
 		}
 	}
@@ -112,14 +112,14 @@ func (s *scheduler) onlyDecodes() bool {
 	return n == len(s.step)
 }
 
-// fillGuess writes the params of the step that makes each text's draft token number at, counted from 0. It reports
+// fillGuess writes the params of the step that makes draft token number at, counted from 0, of each text. It reports
 // whether there are any to make.
 func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
 	p.Depth = at
 	p.Draft, p.Everything, p.Scales, p.Turns, p.Types, p.Uses = true, false, nil, nil, nil, p.Uses[:0]
-	p.Given, p.Axes, p.Behind, p.Bounds = nil, nil, nil, nil // texts with pictures have no such guesses
+	p.Given, p.Axes, p.Behind, p.Bounds = nil, nil, nil, nil // texts with pictures have no such drafts
 	s.wanted.begin()
 	p.Before = p.Before[:0]
 	block := s.further != nil && s.further.Block > 0
@@ -131,16 +131,16 @@ func (s *scheduler) fillGuess(at int) bool {
 		}
 		pos := c.t.kv.Len() + at
 		if s.carries() {
-			state := c.t.guess
+			state := c.t.states.own
 			if at == 0 {
-				state = c.t.before(pos)
+				state = c.t.states.before(pos)
 			}
 			p.Before = append(p.Before, state)
 			if state == nil {
-				c.drafts = len(c.t.drafts)
+				c.drafts = len(c.t.draft.labels)
 			}
 		}
-		if c.drafts <= at || len(c.t.drafts) != at {
+		if c.drafts <= at || len(c.t.draft.labels) != at {
 			continue
 		}
 		if block {
@@ -183,20 +183,20 @@ func (s *scheduler) fillBlock(i, pos int) {
 func (s *scheduler) takeGuesses() {
 	for out, row := range s.params.Out {
 		c := &s.step[s.params.Seq[row]]
-		if len(c.t.drafts) == c.drafts { // in a block, tokens after an unlikely one
+		if len(c.t.draft.labels) == c.drafts { // in a block, tokens after an unlikely one
 			continue
 		}
-		id, likely := surest(s.runner.logits(out), c.t.least)
+		id, likely := surest(s.runner.logits(out), c.t.draft.least)
 		if !likely {
-			c.drafts = len(c.t.drafts)
+			c.drafts = len(c.t.draft.labels)
 			continue
 		}
 		if s.drafted != nil {
 			id = s.drafted(id)
 		}
-		c.t.drafts = append(c.t.drafts, kvcache.LabelOf(id, true))
+		c.t.draft.labels = append(c.t.draft.labels, kvcache.LabelOf(id, true))
 		if s.carries() {
-			c.t.guess = append(c.t.guess[:0], s.runner.state(out)...)
+			c.t.states.own = append(c.t.states.own[:0], s.runner.state(out)...)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func surest(logits []float32, least float32) (id int32, likely bool) {
 			sum += math.Exp(d)
 		}
 	}
-	return id, sum <= most // which NaN is not
+	return id, sum <= most // NaN is not
 }
 
 // settlement is the cost of a step of single tokens for one text.
@@ -229,20 +229,20 @@ type settlement struct {
 // extra returns how many tokens a decoding part has in addition to its next one: draft tokens, counted as one if they
 // were made and none was likely, and tokens that are evaluated again after a wrong draft token.
 func (c *part) extra() int {
-	if c.drafts == 0 && c.t.wish > 0 {
+	if c.drafts == 0 && c.t.draft.wish > 0 {
 		return 1
 	}
 	return c.drafts + c.n - 1
 }
 
-// settle tells the tasks of a step of n single tokens what it cost them. Each task bears what was done for it alone,
+// settle charges the tasks of a step of n single tokens with its cost. Each task bears what was done for it alone,
 // and a share of the additional tokens' time in proportion to its additional tokens.
 func (s *scheduler) settle(n int) {
 	all, made, copies := 0, 0, 0
 	for i := range s.step {
 		c := &s.step[i]
 		all += c.extra()
-		if c.t.wish > 0 {
+		if c.t.draft.wish > 0 {
 			made += c.extra()
 		}
 		if c.drafts > 0 {
@@ -252,21 +252,21 @@ func (s *scheduler) settle(n int) {
 	known := n == len(s.step) && n > 0 && s.costs.step > 0
 	for i := range s.step {
 		c := &s.step[i]
-		c.t.settled = settlement{}
+		c.t.draft.settled = settlement{}
 		if !known {
 			continue
 		}
 		plain := s.costs.time(n)
-		c.t.settled.token = plain / float64(n)
+		c.t.draft.settled.token = plain / float64(n)
 		own := float64(c.extra())
 		if own > 0 {
-			c.t.settled.extra = (float64(s.last) - plain) * own / float64(all)
+			c.t.draft.settled.extra = (float64(s.last) - plain) * own / float64(all)
 		}
-		if c.t.wish > 0 {
-			c.t.settled.extra += float64(s.guessed) * own / float64(made)
+		if c.t.draft.wish > 0 {
+			c.t.draft.settled.extra += float64(s.guessed) * own / float64(made)
 		}
 		if c.drafts > 0 { // none was copied for parts that evaluate tokens again
-			c.t.settled.extra += float64(s.keeping) / float64(copies)
+			c.t.draft.settled.extra += float64(s.keeping) / float64(copies)
 		}
 	}
 }

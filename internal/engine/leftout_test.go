@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// TestLeftOut: experts are left out of a model on the disk alone, and only if somebody says so.
+// TestLeftOut: experts are left out only of a model on the disk, and only on request.
 func TestLeftOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	spec := synth.Spec{Arch: "qwen3moe", Layers: 6, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 16, Used: 4, Activation: "silu", Seed: 5}

@@ -5,52 +5,52 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
-// take gives t's client the logits, if there are any, and returns how many positions were read. If other tasks are
-// served, too, take copies the logits, so that the next step need not wait for the client. Otherwise the client reads
-// them in place and must call back.
+// take gives t's client the logits, if there are any, and returns how many positions were read. If there are other
+// tasks, take copies the logits, so that the next step need not wait for the client. Otherwise the client reads them in
+// place and must call back.
 func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case t.gone || t.where != offered:
+	case t.gone || t.logits.where != offered:
 		return nil, t.mark, t.err
-	case t.copied:
-		return t.rows, t.mark, nil
+	case t.logits.copied:
+		return t.logits.rows, t.mark, nil
 	}
-	t.where = taken
+	t.logits.where = taken
 	s.taken++
 	if len(s.tasks) == 1 || t.inPlace() {
-		return t.rows, t.mark, nil
+		return t.logits.rows, t.mark, nil
 	}
 	s.mu.Unlock()
 	t.copy()
 	s.mu.Lock()
 	s.untake(t)
-	return t.rows, t.mark, nil
+	return t.logits.rows, t.mark, nil
 }
 
 // inPlace reports whether the task's logits are never copied. That holds for an evaluation: it may have many rows, and
 // its client reads them at once.
-func (t *task) inPlace() bool { return !t.generates && len(t.rows) > 1 }
+func (t *task) inPlace() bool { return !t.generates && len(t.logits.rows) > 1 }
 
 // copy brings the rows of logits to the task's own memory.
 func (t *task) copy() {
-	for i, row := range t.rows {
-		if i == len(t.own) {
-			t.own = append(t.own, make([]float32, len(row)))
+	for i, row := range t.logits.rows {
+		if i == len(t.logits.own) {
+			t.logits.own = append(t.logits.own, make([]float32, len(row)))
 		}
-		copy(t.own[i], row)
-		t.rows[i] = t.own[i]
+		copy(t.logits.own[i], row)
+		t.logits.rows[i] = t.logits.own[i]
 	}
-	t.copied = true
+	t.logits.copied = true
 }
 
 // untake ends the reading of logits in place.
 func (s *scheduler) untake(t *task) {
-	if t.where != taken {
+	if t.logits.where != taken {
 		return
 	}
-	t.where = offered
+	t.logits.where = offered
 	if s.taken--; s.taken == 0 {
 		s.notify()
 	}
@@ -58,8 +58,8 @@ func (s *scheduler) untake(t *task) {
 
 // unawait lets the next step run without t.
 func (s *scheduler) unawait(t *task) {
-	if t.awaited {
-		t.awaited = false
+	if t.logits.awaited {
+		t.logits.awaited = false
 		s.awaited--
 	}
 }
@@ -73,7 +73,7 @@ func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...i
 	if next != nil {
 		t.labels = append(t.labels, *next)
 		for _, id := range drafts {
-			t.drafts = append(t.drafts, kvcache.LabelOf(id, true))
+			t.draft.labels = append(t.draft.labels, kvcache.LabelOf(id, true))
 		}
 	}
 	if s.asleep || s.awaited == 0 {
@@ -87,7 +87,7 @@ func (s *scheduler) backHot(t *task, accepted int, next kvcache.Label, wish int)
 	defer s.mu.Unlock()
 	s.takeBack(t, accepted)
 	t.labels = append(t.labels, next)
-	t.wish = wish
+	t.draft.wish = wish
 	if s.asleep || s.awaited == 0 {
 		s.notify()
 	}
@@ -97,10 +97,10 @@ func (s *scheduler) backHot(t *task, accepted int, next kvcache.Label, wish int)
 func (s *scheduler) takeBack(t *task, accepted int) {
 	s.untake(t)
 	s.unawait(t)
-	t.where, t.copied = idle, false
-	t.rows, t.first = t.rows[:0], t.first[:0]
-	t.late = s.now()-t.since > s.patience()
-	s.counts.drafted += int64(t.drafted)
+	t.logits.where, t.logits.copied = idle, false
+	t.logits.rows, t.logits.positions = t.logits.rows[:0], t.logits.positions[:0]
+	t.logits.late = s.now()-t.logits.since > s.patience()
+	s.counts.drafted += int64(t.draft.drafted)
 	s.counts.accepted += int64(accepted)
 	if t.accept(accepted); t.kv != nil && t.backlog() == 0 {
 		s.checkpoint(t)
@@ -118,7 +118,7 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	defer s.mu.Unlock()
 	others := 0
 	for _, o := range s.tasks {
-		if o != t && o.generates && o.started && !o.late {
+		if o != t && o.generates && o.started && !o.logits.late {
 			others++
 		}
 	}
@@ -127,12 +127,12 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	if s.costs.near(others+1, -1) > 0 {
 		known = s.costs.widest() - others - 1
 	}
-	most = min(most, max(firstDrafts, t.fewest, 2*known))
+	most = min(most, max(firstDrafts, t.draft.fewest, 2*known))
 	times = times[:0]
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/step)
 	}
-	cost := speculate.Cost{Others: others, Times: times, Fewest: t.fewest, Again: s.kv.States > 0}
+	cost := speculate.Cost{Others: others, Times: times, Fewest: t.draft.fewest, Again: s.kv.States > 0}
 	if s.costs.widest() > 0 { // else times are none in nanoseconds
 		cost.Step, cost.Once = step, s.keep/step
 	}

@@ -26,6 +26,7 @@ type Memory struct {
 	Cache       int64 // keys, values and states in RAM
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, garbage of the vocabulary, and sampling
+	Beside      int64 // RAM of a draft model and of what shows pictures; only told
 	Need        int64 // RAM in all: the sum
 	Available   int64 // RAM available; 0: unknown
 	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known
@@ -33,12 +34,12 @@ type Memory struct {
 	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
-// fits reports whether that may be taken.
+// fits reports whether the model may take this memory.
 func (m *Memory) fits() bool { return m.Need <= m.Budget }
 
 // add makes Need the sum.
 func (m *Memory) add() {
-	m.Need = m.Weights + m.Units + m.Reading + m.Sending + m.Cache + m.Activations + m.Process
+	m.Need = m.Weights + m.Units + m.Reading + m.Sending + m.Cache + m.Activations + m.Process + m.Beside
 }
 
 // Parts names the sum and its parts, rounded so that the parts add up to the sum.
@@ -67,6 +68,9 @@ func (m *Memory) Parts() string {
 		parts += ", weights for GPUs " + part(m.Sending)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
+	if m.Beside > 0 {
+		parts += ", drafts and pictures " + part(m.Beside)
+	}
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
 }
 
@@ -81,7 +85,7 @@ func bytesText(n int64) string {
 // inGiB writes at least n bytes.
 func inGiB(n int64) string { return fmt.Sprintf("%.2f GiB", math.Ceil(float64(n)/(1<<30)*100)/100) }
 
-// MemoryError is the error of a model that does not fit into memory.
+// MemoryError means that a model does not fit into memory.
 type MemoryError struct {
 	File string
 	Memory
@@ -102,17 +106,17 @@ func (e *MemoryError) Text(n setting.Names) string {
 	return setting.Sprintf(n, "%s: %s %s of memory, and %s may be used; %s", e.File, needs, e.Parts(), bytesText(e.Budget), e.Advice)
 }
 
-// What the program takes in addition, measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks
-// and caches; bytes for each text of the vocabulary, because the heap grows by as much again before garbage is
-// collected; and bytes for each token of the vocabulary that sampling of one sequence takes.
+// Memory of the program itself, measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks and
+// caches; bytes for each text of the vocabulary, because the heap doubles before garbage is collected; and bytes for
+// each token of the vocabulary that one sequence's sampling takes.
 const (
 	programBytes = 16 << 20
 	textBytes    = 128
 	sampledBytes = 16
 )
 
-// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold the parts that on names, and RAM all
-// the rest.
+// Memory returns the bytes of RAM that opening the model in f takes, with the parts in on on GPUs and all others in
+// RAM.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -121,8 +125,8 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.needs(f, c, on).Need, nil
 }
 
-// Least returns the least memory that opening the model in f takes if GPUs hold the parts that on names: with experts
-// or neurons on the disk if they may stay there.
+// Least returns the least memory for opening the model in f, with the parts in on on GPUs, and with experts or neurons
+// on the disk if they may stay there.
 func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -131,8 +135,8 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	return o.least(f, c, on), nil
 }
 
-// Fits reports whether room bytes are enough for all of the model in f if GPUs hold the parts that on names, if need be
-// without the layer that predicts a further token. A model that cannot be read fits: opening it says why.
+// Fits reports whether the model in f fits into room bytes with the parts in on on GPUs, if need be without the MTP
+// layer. A model that cannot be read fits: opening it reports the error.
 func (o *Options) Fits(f *gguf.File, on placement.Layout, room int64) bool {
 	c, err := o.config(f)
 	if err != nil {
@@ -169,8 +173,8 @@ type Room struct {
 	OnDisk int64 // with experts or neurons on the disk
 }
 
-// diskShare is the share of the available memory that a model with weights on the disk takes without a budget. Otherwise
-// it would take all.
+// diskShare is the share of the available memory that a model with weights on the disk takes without a budget. Without
+// this limit it would take all.
 const diskShare = 0.94
 
 // RoomIn returns the room for a model if available bytes are free and it may take budget bytes of them; nil: no budget.
@@ -196,12 +200,19 @@ func (o *Options) room() (r Room, available int64) {
 	return RoomIn(cmp.Or(available, math.MaxInt64), o.RAM), available
 }
 
-// memory returns the memory that the model in f takes if GPUs hold the parts that on names: with all of the model in
-// memory if that fits, else with experts or neurons on the disk if they may stay there.
+// memory returns the memory of the model in f with the parts in on on GPUs: with all of the model in memory if that
+// fits, else with experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
+	m := o.memoryIn(f, c, on, room)
+	m.Available = available
+	return m
+}
+
+// memoryIn is memory in a room. It leaves out what is available.
+func (o *Options) memoryIn(f *gguf.File, c model.Config, on placement.Layout, room Room) Memory {
 	m := o.needs(f, c, on)
-	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
+	if m.Budget = room.Whole; m.fits() || !o.canStay(f, c) {
 		return m
 	}
 	least := o.least(f, c, on)
@@ -209,7 +220,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 		return m
 	}
 	m = least
-	m.Available, m.Budget = available, room.OnDisk
+	m.Budget = room.OnDisk
 	m.grow(unitsOf(f, c, on).all())
 	return m
 }
@@ -285,13 +296,13 @@ func (o *Options) activations(c model.Config, n int) int64 {
 	return bytes
 }
 
-// The least that advice goes down to.
+// The smallest values that advice suggests.
 const (
 	leastContext = 512
 	leastStep    = 32
 )
 
-// change is settings that lower a model's memory, and the options that they result in.
+// change is a list of settings that lower a model's memory, and the resulting options.
 type change struct {
 	text   string // with a verb for each setting
 	values []any
@@ -309,8 +320,8 @@ func advise(text string, changes []change, word string) error {
 	return setting.Errorf(text+strings.Join(texts, word), values...)
 }
 
-// advice says how to make a model fit that needs at least more memory than it may take: by settings that suffice alone,
-// else by all that are needed together.
+// advice returns how to make a model fit that needs at least more memory than it may take: settings that suffice alone,
+// else all settings that are necessary together.
 func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
 	var alone []change
@@ -352,7 +363,7 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 	var together []change
 	for _, x := range each {
 		with := x.to(all)
-		if n := with.smallest(f, &c, on); n < lowest-(need.Need-need.Budget)/20 { // a twentieth of what is missing
+		if n := with.smallest(f, &c, on); n < lowest-(need.Need-need.Budget)/20 { // a twentieth of the missing memory
 			all, lowest, together = with, n, append(together, x)
 		}
 	}
@@ -362,7 +373,7 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 	return errors.New(why + "no setting makes it fit: take a smaller model, or the same in a type of fewer bits")
 }
 
-// halved returns changes that lower a number by halves, down to the least.
+// halved returns changes that halve a number again and again, down to the least.
 func halved(s setting.Setting, n, least int, to func(o Options, n int) Options) (list []change) {
 	for next := n / 2; next >= least; next /= 2 {
 		list = append(list, change{"%s", []any{s.To(next)}, func(o Options) Options { return to(o, next) }})

@@ -22,8 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMemoryOfFactors: a mapped file's matrices take no memory, except NVFP4's that have a separate factor, because
-// they are copied to include it.
+// TestMemoryOfFactors: a mapped file's matrices take no memory, except NVFP4's with a separate factor, because they are
+// copied to include it.
 func TestMemoryOfFactors(t *testing.T) {
 	need := func(typ quant.Type) int64 {
 		path := filepath.Join(t.TempDir(), "m.gguf")
@@ -43,17 +43,17 @@ func TestMemoryOfFactors(t *testing.T) {
 		return n
 	}
 	plain, factored := need(quant.Q4_0), need(quant.NVFP4)
-	// Two layers' feed-forward matrices alone, at four bits and more a weight.
+	// Two layers' feed-forward matrices alone, at four bits or more per weight.
 	if least := int64(2 * 3 * 256 * 1024 / 2); factored-plain < least {
 		t.Errorf("with factors %d bytes more than without, of copies that have at least %d", factored-plain, least)
 	}
 }
 
-// divided is a device that adds up the bytes of a model that are to be in RAM.
+// divided is a device that adds up the bytes of a model in RAM.
 type divided struct {
 	*ref.Device
 	places                  []compute.Place // as placement.Layout's
-	weights, vectors, cache int64           // bytes: of matrices in RAM that are no part of a mapped file, of all vectors, of keys and values in RAM
+	weights, vectors, cache int64           // bytes: matrices in RAM outside a mapped file, all vectors, and keys and values in RAM
 }
 
 func (d *divided) ExpandsLatent() bool { return true }
@@ -93,9 +93,9 @@ func (d *divided) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return d.Device.Cache(spec)
 }
 
-// TestMemory: the RAM that a model is expected to take equals the bytes that a device is told to keep there, wherever
-// layers are and whether or not the file is mapped. Vectors are an exception, because GPUs and processors may both have
-// them. Q8_0 takes as much memory packed as in the file.
+// TestMemory: the expected RAM of a model equals the bytes that a device is told to keep there, wherever layers are and
+// whether or not the file is mapped. Vectors are an exception, because GPUs and CPU may both have them. Q8_0 takes as
+// much memory packed as in the file.
 func TestMemory(t *testing.T) {
 	routed := synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, Type: quant.Q8_0, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
 	latent := routed
@@ -150,14 +150,14 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestPartsAddUp: the parts of what a model needs add up to the sum, as they are written.
+// TestPartsAddUp: the printed parts of a model's memory add up to the printed sum.
 func TestPartsAddUp(t *testing.T) {
 	numbers := regexp.MustCompile(`[0-9]+(\.[0-9])?`)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		part := func() int64 { return rng.Int64N(1 << (10 + rng.IntN(28))) }
-		m := engine.Memory{Weights: part(), Cache: part(), Activations: part(), Process: part()}
-		m.Need = m.Weights + m.Cache + m.Activations + m.Process
+		m := engine.Memory{Weights: part(), Cache: part(), Activations: part(), Process: part(), Beside: 1 + part()}
+		m.Need = m.Weights + m.Cache + m.Activations + m.Process + m.Beside
 		var tenths []int
 		for _, n := range numbers.FindAllString(m.Parts(), -1) {
 			v, err := strconv.ParseFloat(n, 64)
@@ -166,14 +166,14 @@ func TestPartsAddUp(t *testing.T) {
 			}
 			tenths = append(tenths, int(math.Round(10*v)))
 		}
-		if len(tenths) != 5 || tenths[0] != tenths[1]+tenths[2]+tenths[3]+tenths[4] {
+		if len(tenths) != 6 || tenths[0] != tenths[1]+tenths[2]+tenths[3]+tenths[4]+tenths[5] {
 			t.Errorf("%+v: %s", m, m.Parts())
 		}
 	}
 }
 
-// TestSmallMachines: a small model is loaded where little memory is, and advice names what makes a model fit: a context
-// is only named where it does, and with the context named the model is loaded.
+// TestSmallMachines: a small model is loaded on a machine with little memory. Advice suggests a context only if the
+// model fits with it, and then it is loaded.
 func TestSmallMachines(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 64, Heads: 2, Context: 1 << 20, Type: quant.F16, Seed: 1})
 	o := engine.Options{Limits: engine.Limits{Context: 512}, Devices: planner.CPU(planner.Processor{Threads: 1})}

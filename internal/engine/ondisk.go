@@ -235,23 +235,23 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 		return need
 	}
 	long := o.withLongSteps()
-	m := long.memory(f, c, on)
-	if !m.fits() || m.Units < leastUnits(need.Units) {
+	m := long.memoryIn(f, c, on, Room{need.Budget, need.Budget})
+	if m.Available = need.Available; !m.fits() || m.Units < need.Units-need.Units/8 {
 		return need
 	}
 	o.UBatch = long.UBatch
 	return m
 }
 
-// LongStep returns the UBatch for which GPUs that hold the parts that on names should be planned: that of o, unless units
-// of the model in f stay on the disk even so, and steps of a whole batch leave enough room for them.
-func (o *Options) LongStep(f *gguf.File, on placement.Layout) (int, error) {
+// LongStep returns the UBatch for which the model in f should be planned in room if GPUs hold the parts that on names:
+// that of o, unless units stay on the disk even so, and steps of a whole batch leave enough room for them.
+func (o *Options) LongStep(f *gguf.File, on placement.Layout, room Room) (int, error) {
 	c, err := o.config(f)
 	if err != nil {
 		return 0, err
 	}
 	planned := *o
-	if need := o.memory(f, c, on); need.OnDisk > 0 {
+	if need := o.memoryIn(f, c, on, room); need.OnDisk > 0 {
 		planned.takeLongSteps(f, c, on, need)
 	}
 	return planned.UBatch, nil
@@ -262,28 +262,6 @@ func (o *Options) withLongSteps() Options {
 	long := *o
 	long.UBatch = pick(o.Batch, UsualBatch)
 	return long
-}
-
-// leastUnits returns the room for units that long steps must leave if short ones leave room. [bytes]
-func leastUnits(room int64) int64 { return room - room/8 }
-
-// LongSteps returns the bytes that the model in f takes beyond need, its Least, if its units stay on the disk: with that
-// memory steps then take longer parts of a prompt. 0: they do not.
-func (o *Options) LongSteps(f *gguf.File, need Memory, memory int64) int64 {
-	if o.UBatch != 0 || f == nil {
-		return 0
-	}
-	long := o.withLongSteps()
-	m, err := long.Least(f, placement.Layout{})
-	if err != nil {
-		return 0
-	}
-	short := memory - (need.Need - need.Units)
-	room := memory - (m.Need - m.Units)
-	if room < leastUnits(short) {
-		return 0
-	}
-	return short - room
 }
 
 // kernelShare is the share of the room for units that is left for what nobody counts, as a divisor: small areas that the
@@ -302,8 +280,9 @@ func (m *Memory) grow(all int64) {
 
 // looked is the state of checks of the file that units are read from.
 type looked struct {
-	steps int
-	told  bool // that it was changed
+	steps  int
+	told   bool // that it was changed
+	unread bool // the user was told of a part that cannot be read
 }
 
 // stepsPerLook is the number of steps between two looks at the file.
@@ -322,6 +301,14 @@ func (e *Engine) lookAtFile(failed bool) {
 	if err := e.file.Changed(); err != nil {
 		y.told = true
 		e.options.Notice(err.Error())
+	}
+}
+
+// tellUnread tells the user, once, of err, the error of a read ahead of need; nil: there was none.
+func (e *Engine) tellUnread(err error) {
+	if y := &e.looked; err != nil && !y.unread && e.options.Notice != nil {
+		y.unread = true
+		e.options.Notice(fmt.Sprintf("%v; it was to be read ahead, and requests that need it end with this error", err))
 	}
 }
 

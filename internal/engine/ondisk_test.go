@@ -392,12 +392,9 @@ func TestLongSteps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			engine.SetAvailable(t, 4*whole)
 			o := engine.Options{Limits: engine.Limits{Context: 4096, UBatch: c.chosen, Batch: c.batch, RAM: &c.budget}}
-			if more := o.LongSteps(f, least, c.budget); c.name != "all fits" && (more > 0) != (c.want > max(c.chosen, model.UsualStep)) {
-				t.Errorf("a plan counts %d bytes for steps of %d tokens", more, c.want)
-			}
 			on := placement.Layout{Places: make([]compute.Place, 49)}
 			beside := o
-			if step, err := beside.LongStep(f, on); err != nil || max(step, model.UsualStep) != max(c.want, model.UsualStep) {
+			if step, err := beside.LongStep(f, on, o.Room()); err != nil || max(step, model.UsualStep) != max(c.want, model.UsualStep) {
 				t.Errorf("GPUs should be planned for steps of %d tokens, want %d: %v", step, c.want, err)
 			}
 			if got, err := engine.StepOf(f, &beside, on); err != nil || got != min(c.want, cmp.Or(c.chosen, model.UsualStep)) {

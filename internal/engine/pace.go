@@ -10,8 +10,8 @@ type pace struct {
 }
 
 const (
-	// widestGap bounds the time of a step that also reads prompts, in steps of single tokens: under three, with room
-	// for what is not foreseen.
+	// widestGap limits the time of a step that also reads prompts, in steps of single tokens: under three, with some
+	// reserve.
 	widestGap = 2.25
 	// firstChunk is the number of tokens read at a time before times are known.
 	firstChunk = 16
@@ -37,7 +37,7 @@ func (p *pace) observe(decode, prompt int, took time.Duration) {
 	}
 }
 
-// chunk returns how many tokens of prompts a step with single tokens may take; without any it could take most.
+// chunk returns how many tokens of prompts a step with single tokens may take, at most most.
 func (p *pace) chunk(most int) int {
 	n := firstChunk
 	if p.decode > 0 && p.row > 0 {

@@ -2,7 +2,7 @@ package engine
 
 import "github.com/powerinfer-go/powerinfer/internal/kvcache"
 
-// Access to the cache by others than tasks. It holds pages for as long as it takes, but not the lock.
+// Access to the cache for others than tasks. It holds pages meanwhile, but not the lock.
 
 // find returns the longest prefix of labels that the cache holds, and the contents of its pages. release must follow.
 // find calls header under the same lock: it says what the keys and values mean.
@@ -38,8 +38,8 @@ func (s *scheduler) erase(text []kvcache.Label) error {
 	return s.closed
 }
 
-// begin returns a sequence that is to be filled with n positions from outside the model, in layers with windows from
-// page near on. adopt must follow.
+// begin returns a sequence for n positions from outside the model, in layers with windows from page near on. adopt must
+// follow.
 func (s *scheduler) begin(n, near int) (*kvcache.Sequence, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,9 +59,9 @@ func (s *scheduler) extend(seq *kvcache.Sequence, n int) bool {
 	return seq.Reserve(n)
 }
 
-// adopt ends the filling of seq. Its pages then hold what labels name, and stay for later sequences; after an error of
-// fits they hold nothing. adopt calls fits under the same lock: it says whether the model would still compute the same.
-// Pages of a cache that was given up meanwhile are lost.
+// adopt ends the filling of seq. Its pages then hold labels and stay for later sequences; after an error of fits they
+// hold nothing. adopt calls fits under the same lock to check that the model would still compute the same. Pages of a
+// cache that was given up meanwhile are lost.
 func (s *scheduler) adopt(seq *kvcache.Sequence, pages contents, labels []kvcache.Label, fits func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,8 @@ type pictureNames struct {
 	next  uint32
 }
 
-// mostPictureNames bounds the numbers that are remembered. A picture with a forgotten number gets a new one, under
-// which the cache holds nothing.
+// mostPictureNames limits the remembered numbers. A picture with a forgotten number gets a new one, and finds nothing
+// in the cache.
 const mostPictureNames = 1 << 14
 
 func (n *pictureNames) name(sum [32]byte) uint32 {
@@ -50,7 +50,7 @@ func (n *pictureNames) name(sum [32]byte) uint32 {
 // generate.
 func pictureStep(step, outputs int) int { return max(1, step-2*outputs) }
 
-// checkPictures says why a request's pictures cannot be shown, or nil.
+// checkPictures returns why a request's pictures cannot be shown, or nil.
 func (e *Engine) checkPictures(r *Request) error {
 	if len(r.Pictures) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (t *task) axes(pos int) [nn.Axes]int32 {
 	return [nn.Axes]int32{begin, begin + int32(i/one.Across), begin + int32(i%one.Across)}
 }
 
-// fillBehind writes where the positions before t's first row in the step are.
+// fillBehind writes the rotary positions before t's first row in the step.
 func (s *scheduler) fillBehind(t *task) {
 	if s.params.Behind == nil {
 		return
@@ -206,7 +206,7 @@ func (s *scheduler) fillBehind(t *task) {
 	}
 }
 
-// fillPicture writes what is given for row pos of t, where it is, and what it sees.
+// fillPicture writes the data of row pos of t: its embedding, its positions and the rows that it sees.
 func (s *scheduler) fillPicture(t *task, pos int) {
 	p := &s.params
 	one, _ := t.picture(pos)

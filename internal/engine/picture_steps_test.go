@@ -53,7 +53,7 @@ func seeing(t *testing.T, name string, o engine.Options) (*engine.Engine, []int3
 	return e, prompt, placed
 }
 
-// spell returns the logits of a prompt's last token and of the text's.
+// spell returns the logits of the last tokens of a prompt and of the text.
 func spell(t *testing.T, e *engine.Engine, r engine.Request, text []int32) ([]float32, engine.Result) {
 	t.Helper()
 	s := &spelling{text: text}
@@ -67,8 +67,8 @@ func spell(t *testing.T, e *engine.Engine, r engine.Request, text []int32) ([]fl
 
 var spelled = []int32{342, 359, 343}
 
-// TestPicturesInSteps: the logits after pictures do not depend on how the prompt is divided into steps, on which part
-// of it the cache has, or on other requests.
+// TestPicturesInSteps: the logits after pictures do not depend on how the prompt is cut into steps, on which part of it
+// is cached, or on other requests.
 func TestPicturesInSteps(t *testing.T) {
 	for _, name := range []string{"qwen3vl_merger", "gemma3"} { // positions along axes; rows that see each other
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPicturesInSteps(t *testing.T) {
 	}
 }
 
-// TestPictureFits: what a picture cannot be is an error.
+// TestPictureFits: impossible pictures are errors.
 func TestPictureFits(t *testing.T) {
 	e, prompt, placed := seeing(t, "gemma3", engine.Options{Limits: engine.Limits{UBatch: 16, Batch: 16, Sequences: 2}})
 	for _, c := range []struct {

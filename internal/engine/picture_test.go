@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// spelling has a text generated, and keeps the logits of the prompt's last token and of the text's.
+// spelling generates a given text, and keeps the logits of the last tokens of the prompt and of the text.
 type spelling struct {
 	text   []int32
 	logits []float32
@@ -39,7 +39,7 @@ func (s *spelling) Constrain(sample.Constraint) {}
 func (s *spelling) Done() bool                  { return false }
 func (s *spelling) Err() error                  { return nil }
 
-// TestPictures: a prompt with a picture has llama.cpp's tokens, and the logits after the picture are its.
+// TestPictures: a prompt with a picture has llama.cpp's tokens and, after the picture, its logits.
 func TestPictures(t *testing.T) {
 	for _, c := range testenv.Few(t, 4, visiontest.Cases()) {
 		if !family.HasTower(c.Projector()) {
@@ -61,7 +61,7 @@ func TestPictures(t *testing.T) {
 			defer f.Close()
 			e := openPictures(t, f, 0)
 			short := e
-			if e.Config().Back > 0 { // steps of a few rows, so that blocks of positions begin in steps before
+			if e.Config().Back > 0 { // steps of a few rows, so that blocks of positions begin in earlier steps
 				short = openPictures(t, f, 6)
 			}
 			tower := openTower(t, c)
@@ -72,7 +72,7 @@ func TestPictures(t *testing.T) {
 				case figures.PublishedLogits != nil:
 					want = *figures.PublishedLogits
 				case figures.PublishedRows != nil:
-					continue // llama.cpp gives rows alone
+					continue // llama.cpp gives only rows
 				}
 				parts, err := tower.Show(t.Context(), p.Image())
 				if err != nil {
@@ -110,9 +110,9 @@ func TestPictures(t *testing.T) {
 				most := 1e-4
 				switch {
 				case strings.HasSuffix(c.Name, "bf16"), strings.HasSuffix(c.Name, "q8_0"):
-					most = 1e-2 // the processor rounds the operands of products with a tower's matrices of these types
+					most = 1e-2 // the CPU rounds the operands of products with a tower's matrices of these types
 				case strings.HasSuffix(c.Name, "f16"):
-					most = 1e-3 // llama.cpp rounds them to halves, the processor to what its instructions take
+					most = 1e-3 // llama.cpp rounds them to F16, the CPU to its instructions' type
 				}
 				for _, e := range slices.Compact([]*engine.Engine{e, short}) {
 					s := &spelling{text: after[1:]}
@@ -130,7 +130,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// openPictures opens a model with an exact cache, and with steps of that many tokens unless it is 0.
+// openPictures opens a model with an exact cache, and with steps of this many tokens unless it is 0.
 func openPictures(t *testing.T, f *gguf.File, step int) *engine.Engine {
 	t.Helper()
 	return openFile(t, f, engine.Options{

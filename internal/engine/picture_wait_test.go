@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
-// TestPictureAmongDrafts: a picture that needs most of a step is not delayed until the end of another text with guesses
-// that leave no room for it.
+// TestPictureAmongDrafts: a picture that needs most of a step need not wait for the end of another text, although
+// drafts of that text leave no room for it.
 func TestPictureAmongDrafts(t *testing.T) {
 	const rows, outputs, drafts, context = 24, 2, 8, 512
 	e, m := openFake(t, 2*context/compute.PagePositions+2, limits{rows: rows, outputs: outputs, drafts: drafts, context: context})
@@ -26,7 +26,7 @@ func TestPictureAmongDrafts(t *testing.T) {
 		if p.Decode > 0 {
 			took += time.Millisecond
 		}
-		return took // prompts cost little, so that a step may read many of their tokens
+		return took // prompts are cheap, so that a step may read many of their tokens
 	}
 	long, err := e.Submit(t.Context(), Request{Prompt: make([]int32, 4), Max: 300, Sampler: greedySampler{}, IgnoreEOG: true})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// mortal is a GPU that fails from the run on that it has left, or, if silent, when the results of that run are read.
+// mortal is a GPU that fails after its last run, or, if silent, when that run's results are read.
 type mortal struct {
 	hybrid.GPU
 	left   *int
@@ -41,11 +41,11 @@ func (m mortal) Read(t compute.Tensor, i int) ([]float32, error) {
 	return m.GPU.Read(t, i)
 }
 
-// mortals are GPUs, all of them lavapipe, and the processor. When a GPU fails, the next of plans is opened.
+// mortals are GPUs, all of them lavapipe, and the CPU. When a GPU fails, the next of plans is opened.
 type mortals struct {
-	plans  []placement.Layout          // the first is opened now; one without places is the processor alone
+	plans  []placement.Layout          // the first is opened now; one without places is the CPU alone
 	make   func(hybrid.GPU) hybrid.GPU // makes a GPU of the first plan
-	causes []error                     // what After was told
+	causes []error                     // errors passed to After
 }
 
 func (m *mortals) Layout() (placement.Layout, error) { return m.plans[0], nil }
@@ -98,8 +98,8 @@ func divided(layers, gpus int) placement.Layout {
 	return y
 }
 
-// openMortal opens the demo on this many GPUs. Their runs fail after *left runs. The demo is then opened on rest of
-// them, and then on the processor.
+// openMortal opens the demo on this many GPUs. They fail after *left runs. The demo is then opened on rest of them, and
+// then on the CPU.
 func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool) (*Engine, *mortals) {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -146,12 +146,12 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	return out
 }
 
-// TestLostGPU: when the GPU fails in the middle of a text, the processor continues, with the same text as on the
-// processor alone. The same holds for a sequence that was idle meanwhile, and for one with shared pages.
+// TestLostGPU: when the GPU fails in the middle of a text, the CPU continues with its own text. The same holds for a
+// sequence that was idle meanwhile, and for one with shared pages.
 func TestLostGPU(t *testing.T) {
 	testenv.Thorough(t)
 	type loss struct {
-		gpus, rest int // rest: those that are left where one of several fails
+		gpus, rest int // rest: GPUs left after one of several fails
 		with       error
 		silent     bool
 	}
@@ -204,12 +204,12 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
-// TestLostForGood: where the processor cannot take the model, every step says so.
+// TestLostForGood: if the CPU cannot load the model, every step says so.
 func TestLostForGood(t *testing.T) {
 	testenv.Thorough(t)
 	left := 1
 	e, _ := openMortal(t, 1, 0, &left, vulkan.ErrLost, false)
-	e.options.Activation = "no such" // the model can be opened no more
+	e.options.Activation = "no such" // the model can no longer be opened
 	s := e.NewSequence()
 	for range 2 {
 		err := e.Evaluate(s, []int32{1, 2}, nil, func(int, []float32) {})

@@ -36,7 +36,7 @@ func openRecurrentOf(t *testing.T, arch string, o engine.Options) *engine.Engine
 	return e
 }
 
-// fromScratch is greedy without what the cache holds.
+// fromScratch is greedy without the cache.
 func fromScratch(t *testing.T, e *engine.Engine, prompt []int32, n int) (out []int32) {
 	t.Helper()
 	o := sample.DefaultOptions()

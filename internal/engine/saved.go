@@ -25,26 +25,25 @@ type Saved struct {
 	Bytes  int64   // size of the file
 }
 
-// ErrNotCached is the error of saving a text if the cache holds nothing of it.
+// ErrNotCached means that the cache holds nothing of a text to save.
 var ErrNotCached = errors.New("the KV cache holds nothing of this text any more")
 
-// ErrNoRoom is the error of restoring where running requests hold all of the cache.
+// ErrNoRoom means that running requests hold all of the cache, so that nothing can be restored.
 var ErrNoRoom = errors.New("running requests hold the whole KV cache; try again when one has ended")
 
-// errChanged is the error of operations that were running when the cache was given up.
+// errChanged means that the cache was given up during an operation.
 var errChanged = errors.New("meanwhile the sparse threshold was changed, or the model loaded again because a GPU failed; try again")
 
-// SizeError is the error of a text with keys and values that take more bytes than allowed.
+// SizeError means that a text's keys and values take more bytes than allowed.
 type SizeError struct {
-	Bytes, Most int64 // what the file would have, and may have
+	Bytes, Most int64 // size of the file, and the limit
 }
 
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("the text's keys and values take %.1f MiB, more than the %.1f MiB that are allowed", float64(e.Bytes)/(1<<20), float64(e.Most)/(1<<20))
 }
 
-// SaveFile is Save to a file of at most most bytes; 0: any number. The file appears under its name only when it is
-// complete.
+// SaveFile is Save to a file of at most most bytes; 0: no limit. The file appears only when it is complete.
 func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most int64) (s Saved, err error) {
 	err = atomicfile.Write(path, atomicfile.Begins("a file of keys and values that PowerInfer saved", kvfile.Magic), func(f *atomicfile.File) error {
 		s, err = e.save(ctx, f, tokens, most)
@@ -55,7 +54,7 @@ func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most
 
 // RestoreFile is Restore from a file. Errors name it.
 func (e *Engine) RestoreFile(ctx context.Context, path string) (Saved, error) {
-	info, err := os.Stat(path) // first: opening a pipe would wait for its writer
+	info, err := os.Stat(path) // first, because opening a pipe would wait for its writer
 	if err != nil {
 		return Saved{}, err
 	}
@@ -74,19 +73,19 @@ func (e *Engine) RestoreFile(ctx context.Context, path string) (Saved, error) {
 	return s, nil
 }
 
-// Save writes the keys and values of the longest beginning of a text that the cache holds. Requests go on meanwhile: a
-// page is read between two steps.
+// Save writes the keys and values of the longest beginning of a text that the cache holds. Requests continue meanwhile:
+// a page is read between two steps.
 func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved, err error) {
 	return e.save(ctx, w, tokens, 0)
 }
 
-// save is Save of at most most bytes; 0: any number.
+// save is Save with a limit of most bytes; 0: no limit.
 func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int64) (s Saved, err error) {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
 		want[i] = kvcache.LabelOf(id, false)
 	}
-	e.digest() // which may have to read much
+	e.digest() // it may have to read much
 	var h kvfile.Header
 	prefix, pages, err := e.sched.find(want, func() (err error) {
 		h, err = e.header()
@@ -128,9 +127,9 @@ func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int
 	return Saved{tokens[:len(h.Labels)], h.Bytes()}, nil
 }
 
-// Restore reads what Save wrote, size bytes, into the cache, as if the text had been evaluated and its request had
-// ended. If there is no room for the whole text, because running requests hold the pages or the context is shorter, it
-// restores the beginning. After an error the cache holds nothing of the text.
+// Restore reads the output of Save, size bytes, into the cache, as if a request with the text had ended. If there is no
+// room for the whole text, because running requests hold the pages or the context is shorter, it restores the
+// beginning. After an error the cache holds nothing of the text.
 func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved, err error) {
 	f, err := kvfile.NewReader(r, size)
 	if err != nil {
@@ -196,7 +195,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	return s, nil
 }
 
-// Erase removes a text's keys and values from the cache, except those that serve other texts.
+// Erase removes a text's keys and values from the cache, except those that other texts share.
 func (e *Engine) Erase(tokens []int32) error {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
@@ -279,7 +278,7 @@ func modelParts(n, layers, drafts int) (parts []int) {
 	return parts
 }
 
-// parted returns a page of the cache, of a page of a file: see sameParts.
+// parted returns a page of the cache from a page of a file: see sameParts.
 func parted(page [][]byte, parts []int) [][]byte {
 	out := make([][]byte, len(parts))
 	for i, from := range parts {
@@ -332,13 +331,13 @@ func build() string {
 	return s
 }
 
-// pagesOf is the pages of a model that e may have given up for another.
+// pagesOf are the pages of a loaded model that e may have replaced meanwhile.
 type pagesOf struct {
 	e *Engine
 	m *model.Model
 }
 
-// use calls f with the model, if it is still e's, while no step runs.
+// use calls f with the model between steps, if e still has it.
 func (p pagesOf) use(f func() error) error {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()

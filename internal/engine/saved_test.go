@@ -34,7 +34,7 @@ func told(t *testing.T, e *engine.Engine, n int) []int32 {
 	return slices.Concat(prompt, out)
 }
 
-// saved is the number of tokens that an engine saves of a text: all but its last one, at least.
+// saved is the number of tokens that an engine saves of a text: at least all but the last one.
 func saved(t *testing.T, e *engine.Engine, text []int32) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -57,7 +57,7 @@ func restore(t *testing.T, e *engine.Engine, file []byte) engine.Saved {
 	return s
 }
 
-// TestSaveAndRestore: what another process saved serves the next request as if it had been evaluated here.
+// TestSaveAndRestore: keys and values saved by another process serve the next request as if they were computed here.
 func TestSaveAndRestore(t *testing.T) {
 	first := open(t, onProcessor())
 	text := told(t, first, 50)
@@ -88,7 +88,7 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
-// TestRestoredBytes: keys and values that were restored, saved again, are the same file.
+// TestRestoredBytes: restored keys and values, saved again, give the same file.
 func TestRestoredBytes(t *testing.T) {
 	first, second := open(t, onProcessor()), open(t, onProcessor())
 	text := told(t, first, 10)
@@ -99,7 +99,7 @@ func TestRestoredBytes(t *testing.T) {
 	}
 }
 
-// failing is a file that cannot be read beyond a place.
+// failing is a file with a read error after some bytes.
 type failing struct {
 	*bytes.Reader
 	err    error
@@ -114,8 +114,8 @@ func (f failing) Read(b []byte) (int, error) {
 	return f.Reader.Read(b[:min(len(b), 512)])
 }
 
-// TestRestoreRefuses: a file that is damaged, or not of this model, is refused with an error in one sentence, and
-// nothing of it gets into the cache.
+// TestRestoreRefuses: a damaged file, or one of another model, is refused with an error in one sentence, and the cache
+// takes nothing of it.
 func TestRestoreRefuses(t *testing.T) {
 	e := open(t, onProcessor())
 	text := told(t, e, 10)
@@ -174,7 +174,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := e.RestoreFile(t.Context(), filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an absent file: %v", err)
 	}
-	restore(t, e, file) // which is a good one
+	restore(t, e, file) // the intact file
 }
 
 func restoring(ctx context.Context, e *engine.Engine, file []byte) error {
@@ -182,7 +182,7 @@ func restoring(ctx context.Context, e *engine.Engine, file []byte) error {
 	return err
 }
 
-// TestRestoreShort: a context that is shorter than the text has its beginning.
+// TestRestoreShort: a context shorter than the text gets the text's beginning.
 func TestRestoreShort(t *testing.T) {
 	e := open(t, onProcessor())
 	text := told(t, e, 40)
@@ -194,8 +194,8 @@ func TestRestoreShort(t *testing.T) {
 	}
 }
 
-// TestRestoreElsewhere: what one split of the model saved continues on another with the same text. There it is no
-// stand-in for what requests that want the same bytes would evaluate.
+// TestRestoreElsewhere: keys and values saved by one split of the model continue on another with the same text.
+// Requests that want the same bytes do not reuse them.
 func TestRestoreElsewhere(t *testing.T) {
 	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -239,7 +239,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// TestSaveBesideRequests: requests get their texts while others save and restore, though there are hardly enough pages.
+// TestSaveBesideRequests: requests get their texts while others save and restore, although pages are scarce.
 func TestSaveBesideRequests(t *testing.T) {
 	o := onProcessor()
 	o.Sequences = 3

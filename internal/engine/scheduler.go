@@ -11,12 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// runner computes steps: a model, or its replacement in tests.
+// runner computes steps. It is a model, or a fake one in tests.
 type runner interface {
-	// run computes a step, with the hidden states of the rows that w.hidden lists, and the states of w.states. The error
-	// errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
+	// run computes a step, with the hidden states and draft states of the rows in w. The error errLost says that the
+	// keys and values of all sequences are lost, and that there is a new cache to fill.
 	run(p *compute.Params, w wanted) error
-	// turn turns keys between steps, by p.Turns. Its errors are run's.
+	// turn rotates keys between steps, by p.Turns. Its errors are run's.
 	turn(p *compute.Params) error
 	// prepare makes ready for one of the usual steps, and reports whether it should be called again.
 	prepare() (more bool)
@@ -30,8 +30,7 @@ type runner interface {
 	cache() (*kvcache.Cache, contents)
 }
 
-// contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for
-// another.
+// contents reads and writes pages between steps, as compute.Device does. It fails once the cache has been given up.
 type contents interface {
 	readPage(page kvcache.Page, layers [][]byte) error
 	writePage(page kvcache.Page, layers [][]byte) error
@@ -59,9 +58,9 @@ type wanted struct {
 	states []int32 // rows with states that a draft program reads later
 }
 
-// scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step
-// holds the next token of every running sequence and a bounded part of the prompts that wait. Older tasks go first:
-// where pages run short, the youngest loses its pages and is evaluated again later, so that the oldest always goes on.
+// scheduler runs the model's steps for tasks. One goroutine runs the steps; tasks join and leave between them. A step
+// holds the next token of every running sequence and a bounded part of the waiting prompts. Older tasks go first: if
+// pages run short, the youngest loses its pages and is evaluated again later, so that the oldest always continues.
 type scheduler struct {
 	limits
 	runner runner
@@ -70,14 +69,14 @@ type scheduler struct {
 	mu      sync.Mutex
 	kv      *kvcache.Cache
 	pages   contents // contents of kv's pages
-	tasks   []*task  // tasks that have work for the model or will have, oldest first
+	tasks   []*task  // tasks with work for the model, now or later, oldest first
 	held    []*task  // clients' sequences without work
 	arrived uint64
-	awaited int // tasks with clients that the next step waits a moment for
+	awaited int // tasks with clients for which the next step waits briefly
 	taken   int // tasks with clients that read logits in place
 	closed  error
 	wake    chan struct{}
-	asleep  bool          // the goroutine waits for wake alone
+	asleep  bool          // the goroutine waits only for wake
 	done    chan struct{} // closed when the goroutine has ended
 	timer   *time.Timer
 
@@ -91,17 +90,17 @@ type scheduler struct {
 	params   compute.Params
 	turns    compute.Params // params of turnKeys
 	rotated  []int32        // the step's positions, if some differ from those in the cache
-	types    []int32        // the step's types of tokens where some are not the first
+	types    []int32        // the step's types of tokens, if some are not the first
 	pictures pictureParams
 	wanted   wanted
 	step     []part
 	counts   counts
-	stepping bool // the runner has the step
-	stale    bool // the cache must forget what the running step computes
-	crowded  bool // a picture had no room in the last step, so that the next one checks no drafts
-	lone     bool // tasks with steps of their own had the first choice of the last step
+	stepping bool // the runner computes the step
+	stale    bool // the cache must forget the results of the running step
+	crowded  bool // the last step had no room for a picture, so the next one checks no drafts
+	lone     bool // the last step served tasks with steps of their own first
 
-	loneSteps uint64 // how many there were
+	loneSteps uint64 // number of steps of a single task
 }
 
 func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
@@ -119,14 +118,14 @@ func (s *scheduler) notify() {
 	}
 }
 
-// join gives t to the model, with more labels to evaluate after its own.
+// join makes t run, with more labels to evaluate after its own.
 func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.admitTask(t, more...)
 }
 
-// joinAll hands tasks to the model at once, so that they share its next step.
+// joinAll makes tasks run at once, so that they share the next step.
 func (s *scheduler) joinAll(tasks []*task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,15 +182,15 @@ func (s *scheduler) park(t *task) {
 	s.notify()
 }
 
-// leave takes t out of the scheduler, because of err or, if it is nil, because it has all it wanted. Its pages are
-// given back at once or, if a step is using them, when that has ended.
+// leave removes t from the scheduler, because of err or, if it is nil, because t is done. t's pages are freed at once,
+// or after the step that uses them.
 func (s *scheduler) leave(t *task, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(t, err)
 }
 
-// cut forgets t's labels from n on, when it has left. A step may still hold it.
+// cut removes t's labels from n on, after t has left. A step may still use it.
 func (s *scheduler) cut(t *task, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +212,7 @@ func (s *scheduler) remove(t *task, err error) {
 	s.notify()
 }
 
-// close ends the goroutine; tasks that have not ended fail with err.
+// close ends the goroutine. Unfinished tasks fail with err.
 func (s *scheduler) close(err error) {
 	s.mu.Lock()
 	if s.closed == nil {
@@ -231,7 +230,7 @@ func (s *scheduler) serve() {
 	defer s.mu.Unlock()
 	for s.closed == nil {
 		if !s.await() || !s.compose() {
-			if s.closed == nil { // else await has read what close sent to wake
+			if s.closed == nil { // else await has read the signal of close
 				s.rest()
 			}
 			continue
@@ -318,8 +317,8 @@ func (s *scheduler) patience() time.Duration {
 	return min(max(s.last/patienceShare, leastPatience), mostPatience)
 }
 
-// await waits until the clients have had their moment, and until logits that the next step would overwrite have been
-// copied. It reports whether a step may run.
+// await waits briefly for clients, and until logits that the next step would overwrite have been copied. It reports
+// whether a step may run.
 func (s *scheduler) await() bool {
 	until := s.now() + s.patience()
 	for s.awaited > 0 && s.closed == nil && slices.ContainsFunc(s.tasks, (*task).ready) {
@@ -328,9 +327,9 @@ func (s *scheduler) await() bool {
 			continue
 		}
 		for _, t := range s.tasks {
-			if t.awaited {
+			if t.logits.awaited {
 				s.unawait(t)
-				t.late = true
+				t.logits.late = true
 			}
 		}
 	}
@@ -341,7 +340,7 @@ func (s *scheduler) await() bool {
 		return false
 	}
 	for _, t := range s.tasks {
-		if t.where == offered && !t.copied {
+		if t.logits.where == offered && !t.logits.copied {
 			if t.inPlace() {
 				return false
 			}
@@ -355,6 +354,6 @@ func (s *scheduler) await() bool {
 func (s *scheduler) restart() {
 	s.kv, s.pages = s.runner.cache()
 	for _, t := range slices.Concat(s.tasks, s.held) {
-		t.kv, t.inStep, t.wish = s.sequence(t), false, 0 // what made drafts may be gone
+		t.kv, t.inStep, t.draft.wish = s.sequence(t), false, 0 // the source of drafts may be gone
 	}
 }

@@ -23,20 +23,20 @@ import (
 
 const fakeVocab = 16
 
-// fakeModel remembers in its pages what was evaluated where and by which arithmetic, and answers with logits that
-// depend on all that a token can see there.
+// fakeModel remembers in its pages the label of each evaluated position. Its logits depend on all that a token can see
+// there.
 type fakeModel struct {
 	t         *testing.T
 	limits    limits
 	pages     [][]kvcache.Label
-	states    [][]kvcache.Label // what the recurrent state in each slot has read; none: the model has no such layers
+	states    [][]kvcache.Label // the labels that the recurrent state in each slot has read; none: the model has no such layers
 	extension Extension
 	turned    map[[2]int32]int32 // for extended texts: [page, slot] the rotary position of the slot's key
 	out       [][]float32
 	time      atomic.Int64 // nanoseconds
 	cost      func(p *compute.Params) time.Duration
 	fail      func(step int) error
-	takes     time.Duration // that a step takes
+	takes     time.Duration // time of a step
 	steps     int
 	wide      int // the most single tokens of any step
 
@@ -53,7 +53,7 @@ func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden st
 
 func (m *fakeModel) state(int) []float32 { panic("no draft program reads states") }
 
-// turn turns what extended texts have in the cache.
+// turn rotates the keys of extended texts in the cache.
 func (m *fakeModel) turn(p *compute.Params) error {
 	for i := range p.Pos {
 		m.turned[m.slot(p, p.Seq[i], p.Pos[i])] += p.Turns[i]
@@ -66,7 +66,7 @@ func (m *fakeModel) slot(p *compute.Params, seq, pos int32) [2]int32 {
 	return [2]int32{p.Pages[seq][pos/compute.PagePositions], pos % compute.PagePositions}
 }
 
-// checkTurns checks that every key that a row sees has the position that the definition of self-extension gives it.
+// checkTurns checks that every key that a row sees has the position of the definition of self-extension.
 func (m *fakeModel) checkTurns(p *compute.Params, row int32) {
 	x, pos, seq := m.extension, int(p.Pos[row]), p.Seq[row]
 	shared := pos / x.Width * x.Width
@@ -117,7 +117,7 @@ func (m *fakeModel) run(p *compute.Params, _ wanted) error {
 	return nil
 }
 
-// read has the recurrent state of row i's sequence read it, which must have read all before it and nothing else.
+// read makes the recurrent state of row i's sequence read the row. The state must have read exactly the rows before it.
 func (m *fakeModel) read(p *compute.Params, i int) {
 	if m.states == nil {
 		return
@@ -142,7 +142,7 @@ func (m *fakeModel) read(p *compute.Params, i int) {
 
 func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
 
-// readPage gives labels out as the bytes of one layer, four for each.
+// readPage returns labels as the bytes of one layer, four for each.
 func (m *fakeModel) readPage(page kvcache.Page, layers [][]byte) error {
 	for i := range len(layers[0]) / 4 {
 		binary.LittleEndian.PutUint32(layers[0][4*i:], uint32(m.pages[page.Far][i]))
@@ -199,7 +199,7 @@ func (g greedySampler) Sample(logits []float32) int32 {
 	return int32(slices.Index(logits, slices.Max(logits)))
 }
 
-// alone returns what follows prompt where nothing else runs, by the definition.
+// alone returns the text after prompt, from the definition of fakeModel.
 func alone(prompt []int32, n int) (out []int32) {
 	h, logits := newFakeText(), make([]float32, fakeVocab)
 	for _, id := range prompt {
@@ -214,11 +214,11 @@ func alone(prompt []int32, n int) (out []int32) {
 	return out
 }
 
-// fakeGuesser knows how the text goes on, but errs at times.
+// fakeGuesser knows the text, but makes mistakes.
 type fakeGuesser struct {
 	text   []int32
 	prompt int  // tokens; 0: not known yet
-	sure   bool // it never errs, and guesses as much as it may
+	sure   bool // it makes no mistakes, and drafts as much as it may
 	rng    *rand.Rand
 }
 
@@ -298,8 +298,8 @@ func tokens(rng *rand.Rand, n int) []int32 {
 	return ids
 }
 
-// TestTwoHundredRequests: requests join, leave and are cancelled at random, with a cache that is too small for all of
-// them. They give the same text as alone, all pages come back, and no goroutine stays.
+// TestTwoHundredRequests: requests join, leave and are cancelled at random, with a cache too small for all of them.
+// They give the same text as alone, all pages are freed, and no goroutine remains.
 func TestTwoHundredRequests(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		for _, slots := range []int{0, 8} { // for states of five sequences, and three others
@@ -314,7 +314,7 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	const seed = 7
 	e, m := openFakeRecurrent(t, 12, slots, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
 	m.takes = 20 * time.Microsecond
-	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
+	m.fail = func(step int) error { // a GPU fails now and then, and the cache is lost
 		if step%97 == 0 {
 			return errLost
 		}
@@ -393,11 +393,12 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	e.sched.close(errors.New("closed")) // The bubble fails if a goroutine of the scheduler stays.
 }
 
-// gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
+// gapBound limits a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
 const gapBound = 3
 
-// TestGap: a long prompt is read in parts that leave other streams their turn, whatever the model's speeds: no step
-// takes as long as three of single tokens. Steps are timed, not tokens, for a busy machine may let a client miss one.
+// TestGap: a long prompt is read in parts between which other streams continue, at any speed of the model: no step
+// takes as long as three steps of single tokens. It times steps, not tokens, because on a busy machine a client may
+// miss a step.
 func TestGap(t *testing.T) {
 	// In a bubble a client that can run does so before any time passes: a busy machine does not make it late.
 	synctest.Test(t, testGap)
@@ -445,7 +446,7 @@ func testGap(t *testing.T) {
 	}
 }
 
-// TestSamplingOutside: others go on while one request's sampler, or the reader of its tokens, takes its time.
+// TestSamplingOutside: other requests continue while one request's sampler, or the reader of its tokens, is slow.
 func TestSamplingOutside(t *testing.T) {
 	synctest.Test(t, testSamplingOutside)
 }
@@ -455,7 +456,7 @@ func testSamplingOutside(t *testing.T) {
 	prompt := []int32{1, 2, 3}
 	others := make(chan int, 100)
 	slow := greedySampler{before: func() {
-		for range 5 { // tokens of the other
+		for range 5 { // tokens of the other request
 			<-others
 		}
 	}}
@@ -475,7 +476,7 @@ func testSamplingOutside(t *testing.T) {
 			t.Errorf("%v, want %v", out, want)
 		}
 	})
-	time.Sleep(10 * time.Millisecond) // it is alone at first, and its logits are in the place where the next step would write
+	time.Sleep(10 * time.Millisecond) // it is alone at first, and its logits are where the next step would write
 	for range 2 {
 		group.Go(func() {
 			_, err := e.Generate(context.Background(), Request{Prompt: []int32{4, 5}, Max: 100, Sampler: greedySampler{}, IgnoreEOG: true}, func(Token) bool {
@@ -496,7 +497,7 @@ func testSamplingOutside(t *testing.T) {
 		select {
 		case <-done:
 			return
-		case <-time.After(50 * time.Millisecond): // nothing else can go on
+		case <-time.After(50 * time.Millisecond): // nothing else can continue
 			select {
 			case others <- 1: // the first token, chosen in place while nothing else runs, needs no other
 			default:
@@ -505,7 +506,7 @@ func testSamplingOutside(t *testing.T) {
 	}
 }
 
-// TestForgottenStream: a request with tokens that nobody reads does not keep others from its pages.
+// TestForgottenStream: a request whose tokens nobody reads does not keep others from its pages.
 func TestForgottenStream(t *testing.T) {
 	e, _ := openFake(t, 4, limits{rows: 64, outputs: 1, context: 3 * compute.PagePositions})
 	rng := rand.New(rand.NewPCG(3, 0))
@@ -534,7 +535,8 @@ func TestForgottenStream(t *testing.T) {
 	}
 }
 
-// TestCancelWaiting: a request that waits, or is read, leaves at once and holds nothing; after Close nothing goes on.
+// TestCancelWaiting: a waiting request, or one that is being read, leaves at once and holds nothing. After Close
+// nothing continues.
 func TestCancelWaiting(t *testing.T) {
 	e, m := openFake(t, 4, limits{rows: 16, outputs: 1, context: 3 * compute.PagePositions})
 	blocked := make(chan struct{})
@@ -592,7 +594,7 @@ func TestCancelInRecurrentStep(t *testing.T) {
 	}
 }
 
-// TestCloseWhileAwaiting: Close ends an engine that is giving one client a moment while another's prompt goes on.
+// TestCloseWhileAwaiting: Close ends an engine that waits for one client while another's prompt is read.
 func TestCloseWhileAwaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, m := openFake(t, 8, limits{rows: 16, outputs: 2, context: 128})
@@ -623,7 +625,7 @@ func TestCloseWhileAwaiting(t *testing.T) {
 	})
 }
 
-// TestNeverFits: what can never fit is refused with both numbers.
+// TestNeverFits: a request that can never fit is refused with both numbers.
 func TestNeverFits(t *testing.T) {
 	e, _ := openFake(t, 3, limits{rows: 16, outputs: 1, context: 128})
 	_, err := e.Submit(context.Background(), Request{Prompt: make([]int32, 129), Sampler: greedySampler{}})
@@ -695,8 +697,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// TestPromptsCostNothing: steps that compute a short prompt are not among those that tell what checking guesses takes.
-// An engine's first step, which is slow, often does.
+// TestPromptsCostNothing: steps with a short prompt do not count for the cost of checking drafts. An engine's first
+// step, which is slow, often has one.
 func TestPromptsCostNothing(t *testing.T) {
 	e, m := openFake(t, 8, limits{rows: 32, outputs: 1, context: 256})
 	e.sched.short = 8

@@ -4,8 +4,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the
-// cache until others need the room. Lost ones are computed again. One goroutine at a time uses it.
+// Sequence is a run of tokens that a caller evaluates in parts. Between parts its keys and values stay in the cache
+// until others need the room. Lost ones are computed again. One goroutine at a time uses it.
 type Sequence struct{ t *task }
 
 // Len returns the number of tokens evaluated.
@@ -34,8 +34,7 @@ func (e *Engine) Release(s *Sequence) {
 }
 
 // Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i)
-// says whether tokens[i]'s logits [n_vocab] are wanted; nil: none are. each is given them in order, while no step can
-// run.
+// says whether tokens[i]'s logits [n_vocab] are wanted; nil: none are. each gets them in order, while no step can run.
 func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
 	if err := e.checkHead(); err != nil {
 		return err
@@ -57,7 +56,7 @@ func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, 
 		var rows [][]float32
 		if rows, read, err = e.sched.take(t); len(rows) > 0 {
 			for i, row := range rows {
-				each(t.first[i]-t.base, row)
+				each(t.logits.positions[i]-t.base, row)
 			}
 			e.sched.back(t, 0, nil)
 		}

@@ -24,7 +24,7 @@ type slowDisk struct {
 	slow   int // latest slow windows in a row
 }
 
-// look returns the report after a step that left the counts use; empty: nothing to report.
+// look returns the report after a step with the counts use; empty: nothing to report.
 func (s *slowDisk) look(use compute.UnitUse) string {
 	if len(s.speeds) == 0 {
 		return ""

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestSlowDisk(t *testing.T) {
 			s := slowDisk{speeds: c.speeds}
 			var use compute.UnitUse
 			lines := 0
-			for range 5 { // it is told once
+			for range 5 { // it is reported once
 				bytes := int64(c.rate * c.busy.Seconds())
 				use.Add(compute.UnitUse{Reads: bytes / 100e3, Bytes: bytes / 100e3 * 100e3, Busy: c.busy, Sum: time.Duration(c.depth) * c.busy})
 				if line := s.look(use); line != "" {
@@ -49,7 +50,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestStoppedIsNotSlow: a process that is stopped for a minute now and then, while it reads, says nothing of its disk.
+// TestStoppedIsNotSlow: a process that is sometimes stopped for a minute while it reads does not report a slow disk.
 func TestStoppedIsNotSlow(t *testing.T) {
 	s := slowDisk{speeds: disk.Speeds{{Bytes: 100e3, Depth: 1, Read: 100e6}}}
 	var use compute.UnitUse
@@ -62,5 +63,17 @@ func TestStoppedIsNotSlow(t *testing.T) {
 		if line := s.look(use); line != "" {
 			t.Errorf("after %d seconds: %q", i, line)
 		}
+	}
+}
+
+// TestUnreadIsToldOnce: what cannot be read ahead of need is told in one line, which names the error.
+func TestUnreadIsToldOnce(t *testing.T) {
+	var lines []string
+	e := &Engine{options: Options{Notice: func(line string) { lines = append(lines, line) }}}
+	for _, err := range []error{nil, errors.New("m.gguf cannot be read at byte 4096"), errors.New("nor here")} {
+		e.tellUnread(err)
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "m.gguf cannot be read at byte 4096") {
+		t.Errorf("%q", lines)
 	}
 }

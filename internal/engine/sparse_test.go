@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// sparseModels are small models of all ways to compute a feed-forward layer.
+// sparseModels are small models, one for each way to compute a feed-forward layer.
 var sparseModels = []struct {
 	mode model.SparseMode
 	spec synth.Spec
@@ -41,7 +41,7 @@ func openSynthetic(t *testing.T, s synth.Spec, o engine.Options) *engine.Engine 
 	return e
 }
 
-// TestThreads: a prompt and what follows it are the same text for every number of threads.
+// TestThreads: a prompt gives the same text with every number of threads.
 func TestThreads(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestNoAllocationByNeuron: a generated token allocates nothing in any mode, whatever its set of neurons.
+// TestNoAllocationByNeuron: a generated token allocates nothing in any mode and with any set of neurons.
 func TestNoAllocationByNeuron(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestNoAllocationByNeuron(t *testing.T) {
 	}
 }
 
-// said is the output of a request: its tokens and, to the byte, their probabilities.
+// said is the output of a request: its tokens and the exact probabilities.
 type said struct {
 	ids   []int32
 	probs []uint32
@@ -96,7 +96,7 @@ func ask(t *testing.T, e *engine.Engine, prompt []int32, n int) (s said) {
 	return askReusing(t, e, prompt, n, engine.ReuseSame)
 }
 
-// askReusing is ask with keys and values of earlier requests, or without.
+// askReusing is ask with a choice of reuse.
 func askReusing(t *testing.T, e *engine.Engine, prompt []int32, n int, reuse engine.Reuse) (s said) {
 	t.Helper()
 	o := sample.DefaultOptions()
@@ -116,7 +116,7 @@ func askReusing(t *testing.T, e *engine.Engine, prompt []int32, n int, reuse eng
 	return s
 }
 
-// TestCompany: a request says the same, to the byte, alone and among others, and however its prompt is cut.
+// TestCompany: a request gives the same bytes alone and among others, and however its prompt is cut.
 func TestCompany(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {

@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	Steps     int64         // steps of the model
 	Time      time.Duration // that they took
-	Sequences int64         // that took part in them, summed over the steps
+	Sequences int64         // sequences that took part, summed over the steps
 	Decoded   int64         // tokens evaluated one by one for running sequences
 	Read      int64         // tokens of prompts evaluated
 	Drafted   int64         // draft tokens that were evaluated
@@ -14,8 +14,8 @@ type Stats struct {
 	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
 
 	Pages         int // pages of the KV cache
-	PagesHeld     int // by sequences
-	PagesKept     int // by none, for prompts that begin with the same tokens
+	PagesHeld     int // pages that sequences hold
+	PagesKept     int // pages without a sequence, kept for prompts with the same beginning
 	PagePositions int // tokens of a page
 }
 

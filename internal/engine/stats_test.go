@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestStats: what was evaluated and what the cache holds is counted, and asking for it allocates nothing.
+// TestStats: statistics count evaluated tokens and the cache's contents, and reading them allocates nothing.
 func TestStats(t *testing.T) {
 	const pages = 12
 	e, m := openFake(t, pages, limits{rows: 48, outputs: 5, context: 8 * compute.PagePositions})

@@ -13,7 +13,7 @@ type part struct {
 	drafts int // draft tokens after them
 }
 
-// compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's
+// compose chooses the rows of the next step. It reports whether there are any. A step with every neuron serves one task
 // alone; the other tasks have every second step.
 func (s *scheduler) compose() bool {
 	s.step = s.step[:0]
@@ -29,8 +29,8 @@ func (s *scheduler) compose() bool {
 	return len(s.step) > 0
 }
 
-// composeLone chooses a step of its own, of every neuron or with scales of adapters that others have not, for the task
-// that was served longest ago, the oldest first.
+// composeLone chooses a step for one task with steps of its own: with every neuron, or with its own adapter scales. It
+// takes the task that was served longest ago, or the oldest among equals.
 func (s *scheduler) composeLone() {
 	var waiting []*task
 	for _, t := range s.tasks {
@@ -39,7 +39,7 @@ func (s *scheduler) composeLone() {
 		}
 	}
 	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
-	for _, t := range waiting { // those for which there is no page wait: an older one has it
+	for _, t := range waiting { // tasks without a free page wait: an older one has it
 		if n, _ := s.admit(t, 0, s.pace.chunk(s.rows), s.outputs); n > 0 {
 			s.loneSteps++
 			t.served = s.loneSteps
@@ -59,12 +59,12 @@ func (s *scheduler) composeShared() {
 		if t.ready() && t.decodes() {
 			running++
 		}
-		if t.started && !t.late && t.pooled == nil {
+		if t.started && !t.logits.late && t.pooled == nil {
 			begun++
 		}
 	}
 	running = min(running, s.rows, s.outputs)
-	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // that are not kept for those that run
+	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // without rows reserved for running tasks
 	drafts := min(s.drafts, rows)
 	if s.crowded {
 		drafts, s.crowded = 0, false
@@ -78,7 +78,7 @@ func (s *scheduler) composeShared() {
 		case t.decodes():
 			if running > 0 {
 				running--
-				n, out := s.admit(t, min(max(len(t.drafts), t.wish), drafts), 1+min(t.again, rows), 1)
+				n, out := s.admit(t, min(max(len(t.draft.labels), t.draft.wish), drafts), 1+min(t.draft.again, rows), 1)
 				more := max(0, n-1) + max(0, out-1)
 				rows, prompts = rows-more, max(0, prompts-more)
 				drafts = min(drafts-max(0, out-1), rows)
@@ -152,7 +152,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		}
 	}
 	drafts = min(drafts, t.extension.room(at)-n)
-	if drafts < t.fewest || !t.kv.Reserve(s.reach(n, drafts, t.wish > 0)) {
+	if drafts < t.draft.fewest || !t.kv.Reserve(s.reach(n, drafts, t.draft.wish > 0)) {
 		drafts = 0
 	}
 	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
@@ -195,7 +195,7 @@ func (s *scheduler) victim(t *task) *task {
 		if v == t || v.inStep || len(v.kv.Pages()) == 0 {
 			continue
 		}
-		if v.late && !v.ready() {
+		if v.logits.late && !v.ready() {
 			return v
 		}
 		if v.order > t.order {
@@ -252,7 +252,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 	}
 	at := c.t.kv.Len()
 	if decoded && s.carries() {
-		p.Before = append(p.Before, c.t.before(at))
+		p.Before = append(p.Before, c.t.states.before(at))
 	}
 	for pos := at; pos < at+c.n+c.drafts; pos++ {
 		l := c.t.label(pos)
@@ -281,7 +281,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 	}
 }
 
-// deliver tells the step's tasks how it went.
+// deliver hands the step's results, or its error, to its tasks.
 func (s *scheduler) deliver(err error) {
 	if errors.Is(err, errLost) {
 		s.restart()
@@ -314,31 +314,31 @@ func (s *scheduler) deliver(err error) {
 		s.pool(i)
 		t.uses.Add(p.Uses[i])
 		at := t.kv.Len()
-		if t.drafted = c.drafts; c.drafts > 0 && s.kv.States > 0 {
-			t.tried = c.n
+		if t.draft.drafted = c.drafts; c.drafts > 0 && s.kv.States > 0 {
+			t.draft.tried = c.n
 		} else {
 			t.kv.Append(t.labels[at : at+c.n]...)
-			t.again = min(max(0, t.again-c.n), t.backlog())
+			t.draft.again = min(max(0, t.draft.again-c.n), t.backlog())
 			s.checkpoint(t)
 		}
 		t.mark = max(t.mark, at+c.n)
 		for out, row := range p.Out {
 			if int(p.Seq[row]) == i {
-				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))
+				t.logits.rows, t.logits.positions = append(t.logits.rows, s.runner.logits(out)), append(t.logits.positions, int(p.Pos[row]))
 			}
 		}
-		if len(t.rows) > 0 {
-			t.where = offered
-			t.since = s.now()
-			if !t.late {
-				t.awaited = true
+		if len(t.logits.rows) > 0 {
+			t.logits.where = offered
+			t.logits.since = s.now()
+			if !t.logits.late {
+				t.logits.awaited = true
 				s.awaited++
 			}
 		}
 		if t.pooled != nil && t.mark == len(t.labels) {
-			s.remove(t, nil) // its states are gathered, and its pages others'
+			s.remove(t, nil) // its states are gathered, so others may have its pages
 		}
-		if len(t.rows) > 0 || t.progress || t.mark == len(t.labels) {
+		if len(t.logits.rows) > 0 || t.progress || t.mark == len(t.labels) {
 			t.signal()
 		}
 	}
@@ -355,13 +355,13 @@ func (s *scheduler) pool(i int) {
 	known := 0
 	for n, row := range s.wanted.states {
 		if int(p.Seq[row]) == i {
-			c.t.keep(known, int(p.Pos[row]), s.runner.state(n))
+			c.t.states.keep(known, int(p.Pos[row]), s.runner.state(n))
 			known++
 		}
 	}
 }
 
-// begin lists none.
+// begin empties the lists.
 func (w *wanted) begin() { w.hidden, w.states = w.hidden[:0], w.states[:0] }
 
 // carries reports whether drafts read states of the positions before.

@@ -20,7 +20,8 @@ const (
 	costMemory = 0.2
 	// costAge is the number of steps after which a time no longer counts: texts grow, and other programs come and go.
 	costAge = 512
-	// usualCost is the time that another token adds to a step of one, as a share of it, before times are known.
+	// usualCost is the assumed time that each further token adds to a step of one, as a share of it, before times are
+	// known.
 	usualCost = 0.1
 )
 
@@ -64,7 +65,7 @@ func (c *stepCosts) time(n int) float64 {
 // widest returns the largest number of tokens that was observed; 0: none was.
 func (c *stepCosts) widest() int { return c.near(mostCosts-1, -1) }
 
-// near returns the nearest observed number of tokens, from n on in steps of by; 0: none.
+// near returns the nearest observed number of tokens, from n on with stride by; 0: none.
 func (c *stepCosts) near(n, by int) int {
 	for ; n > 0 && n < mostCosts; n += by {
 		if o := &c.of[n]; o.step > 0 && c.step-o.step <= costAge {

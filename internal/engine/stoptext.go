@@ -13,15 +13,15 @@ type stopText struct {
 	stream *tokenizer.Stream
 	stops  []string
 	held   string
-	half   int    // where in held the U+FFFD ends that stands for a character which was not finished; 0: there is none
-	word   string // the one that ended the text
+	half   int    // end in held of a U+FFFD that stands for an incomplete character; 0: there is none
+	word   string // the string that ended the text
 }
 
 func newStopText(s *tokenizer.Stream, stops []string) *stopText {
 	return &stopText{stream: s, stops: stops}
 }
 
-// push returns the text that is certain with token id, and whether it ends there, before a string that stops it.
+// push returns the text that becomes certain with token id, and whether it ends there, before a string that stops it.
 func (t *stopText) push(id int32) (text string, stop bool) {
 	more := t.stream.Push(id)
 	if n := t.stream.Broken(); n > 0 {
@@ -54,7 +54,7 @@ func (t *stopText) push(id int32) (text string, stop bool) {
 	return text, false
 }
 
-// whole returns where the whole characters end of what is held up to at.
+// whole returns the end of the last whole character in held up to at.
 func (t *stopText) whole(at int) int {
 	for at > 0 && at < len(t.held) && !utf8.RuneStart(t.held[at]) { // a string may begin with a part of a character
 		at--

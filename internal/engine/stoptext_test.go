@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// TestStopInsideCharacter: a text that is stopped, or ends, inside a character does not have its part, and what comes
-// is always whole characters.
+// TestStopInsideCharacter: a text that is stopped, or ends, inside a character does not have the character's part, and
+// each piece has only whole characters.
 func TestStopInsideCharacter(t *testing.T) {
 	v := tokenizer.Vocab{Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>"}, Types: []int32{tokenizer.Unknown, tokenizer.Control, tokenizer.Control}, BOS: 1, EOS: 2, EOT: -1, PAD: -1}
 	for b := range 256 {

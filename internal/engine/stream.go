@@ -33,13 +33,13 @@ const (
 
 // Sampler chooses tokens for one request. It is called by one goroutine, the request's own.
 type Sampler interface {
-	// Accept learns of a token of the prompt or of the text, in order.
+	// Accept gets the tokens of the prompt and of the text, in order.
 	Accept(id int32)
-	// Sample chooses the next token by logits [n_vocab], which it may not change and which are valid until it returns.
+	// Sample chooses the next token by logits [n_vocab]. It may not change them, and they are valid until it returns.
 	Sample(logits []float32) int32
-	// Constrain lets only what c allows be chosen from now on; nil: everything.
+	// Constrain restricts the following tokens to what c allows; nil: no restriction.
 	Constrain(c sample.Constraint)
-	// Done reports whether the constraint lets nothing follow.
+	// Done reports whether the constraint allows nothing more.
 	Done() bool
 	// Err returns why no more tokens can be chosen, or nil.
 	Err() error
@@ -60,21 +60,21 @@ type Request struct {
 	Prompt      []int32
 	Pictures    []vision.Placed // in Prompt, in its order; their tokens there are ignored
 	Max         int             // tokens to generate; negative: until the model or the context ends
-	Context     int             // tokens that the text may have with its prompt, at most the engine's context, which 0 stands for
+	Context     int             // limit on the tokens of prompt and text, at most the engine's context; 0: that
 	Sampler     Sampler
 	IgnoreEOG   bool
 	StopTokens  []int32  // end the text without being part of it, as do StopStrings
 	StopStrings []string // may span several tokens
 	Text        bool     // Token.Text is wanted
-	Special     bool     // in it, special tokens are shown
+	Special     bool     // Text shows special tokens, too
 	Logprobs    bool     // Token.Logprob is wanted
 	TopLogprobs int      // the number of likeliest tokens wanted in Token.Top, if Logprobs is set
 	Chances     bool     // Logprobs are probabilities after the sampler's changes, not before them, if the sampler knows them
-	Shift       *Shift   // how the text goes on when the context is full; nil: it ends, as texts with pictures do
+	Shift       *Shift   // what stays of the text when the context is full; nil: the text ends, as texts with pictures do
 	Reuse       Reuse
 	Scales      []float32 // the adapters' scales for this request, which then has steps of its own; nil: the engine's
 	Neurons     bool      // Result.Neurons is wanted
-	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
+	// Constraint, if set, restricts the text after the prompt. It is at the text's beginning. Sampler gets it.
 	Constraint sample.Constraint
 	// Progress, if set, receives how many prompt tokens have been read. Stream.Next calls it.
 	Progress func(done, total int)
@@ -89,8 +89,8 @@ type Request struct {
 	LeastDraft *float32
 }
 
-// A Shift lets a text go on when the context is full. The oldest tokens are forgotten, except those that are kept, and
-// the remaining ones are evaluated again at their new positions.
+// Shift lets a text continue when the context is full. The oldest tokens are forgotten, except Keep ones, and the
+// remaining ones are evaluated again at their new positions.
 type Shift struct {
 	Keep    int // tokens at the beginning that stay
 	Discard int // tokens after them that are forgotten each time; 0: half of the remaining ones
@@ -110,30 +110,30 @@ type Likely struct {
 	Logprob float32
 }
 
-// NoteYielded is the share of the cores' time that other programs must have taken for a user to be told: less is hardly
-// felt. See Result.Yielded.
+// NoteYielded is the least share of the cores' time that other programs took at which the user is told; less is hardly
+// noticed. See Result.Yielded.
 const NoteYielded = 0.2
 
 // Result describes a generation that has ended.
 type Result struct {
 	Stop         StopReason
 	StopText     string        // which of Request.StopStrings it was
-	Text         string        // the end of the text, which no Token.Text had: see Request.Text
+	Text         string        // the end of the text, in no Token.Text: see Request.Text
 	Reused       int           // prompt tokens with keys and values that were still in the cache
 	PromptTokens int           // prompt tokens evaluated
-	Wait         time.Duration // until the model turned to the request
+	Wait         time.Duration // until the model began with the request
 	PromptTime   time.Duration // from then until the first token could be chosen
 	Tokens       int           // tokens generated
 	Drafts       int           // steps that checked draft tokens
 	Drafted      int           // draft tokens that were checked
-	Accepted     int           // draft tokens that were right
+	Accepted     int           // accepted draft tokens
 	HotDrafted   int           // part of Drafted: draft tokens by the model's own hot neurons
-	HotAccepted  int           // part of HotDrafted: draft tokens that were right
+	HotAccepted  int           // part of HotDrafted: accepted draft tokens
 
 	FurtherDrafted, FurtherAccepted int // the same for the file's MTP layer or a draft head
 
 	Yielded float64           // share of the threads' time that other programs had while tokens were generated: 0 to 1
-	Shifts  int               // how often the context was full and went on: see Request.Shift
+	Shifts  int               // how often the context was full and shifted: see Request.Shift
 	Time    time.Duration     // that they took
 	Neurons []model.NeuronUse // [layers] what the steps computed meanwhile, also for other requests, if Request.Neurons asks for it
 	Slots   compute.SlotUse   // use of slots for experts meanwhile, also for other requests
@@ -141,9 +141,8 @@ type Result struct {
 	Experts compute.ExpertUse // use by this request alone, including its prompt, in layers with slots; drafting steps do not count
 }
 
-// Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a
-// token, the model already evaluates that token, and steps for others do not wait for it. It ends by itself or by
-// Close.
+// Stream is a generation in progress. One goroutine uses it and chooses its tokens: while it handles a token, the model
+// already evaluates that token, and steps for others do not wait for it. It ends by itself or by Close.
 type Stream struct {
 	e      *Engine
 	t      *task
@@ -162,24 +161,24 @@ type Stream struct {
 	text   *stopText
 
 	guess guesser     // nil: no tokens are drafted
-	most  int         // draft tokens at a time, at most
+	most  int         // most draft tokens at a time
 	hot   bool        // hot neurons made the last draft tokens
 	times []float64   // times for scheduler.checking
 	rows  [][]float32 // [1 + drafted][n_vocab] logits of the last step, after the last token and after each draft token
-	right int         // draft tokens among these that were right
+	right int         // accepted draft tokens among these
 }
 
 // guesser drafts the next tokens of a text.
 type guesser interface {
-	// Accept learns of the text's next token.
+	// Accept gets the text's next token.
 	Accept(id int32)
 	// Draft returns at most most draft tokens; cost returns what checking up to that many costs.
 	Draft(most int, cost func(most int) speculate.Cost) []int32
-	// Outcome says how many tokens of the last draft were checked, and how many of them were right.
+	// Outcome gets the numbers of checked and of accepted tokens of the last draft.
 	Outcome(drafted, accepted int)
 }
 
-// Submit queues r. When ctx ends, the request leaves, wherever it is, and gives its memory back at once.
+// Submit queues r. When ctx ends, the request leaves at any stage and frees its memory at once.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if len(r.Prompt) == 0 {
 		return nil, errors.New("the prompt is empty: give at least one token")
@@ -218,7 +217,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
 	e.show(t, r.Pictures)
-	if st.most, t.fewest, t.least = e.DraftsOf(&r); st.most > 0 {
+	if st.most, t.draft.fewest, t.draft.least = e.DraftsOf(&r); st.most > 0 {
 		if e.hot != nil {
 			e.hot.budget.Begin()
 		}
@@ -240,8 +239,8 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	return st, nil
 }
 
-// Next chooses and returns the next token. It returns false when the generation has ended: Result says why, and Err if
-// it failed.
+// Next chooses and returns the next token. It returns false when the generation has ended: Result says why, and Err
+// whether it failed.
 func (st *Stream) Next() (tok Token, ok bool) {
 	if st.ended {
 		return tok, false
@@ -282,7 +281,7 @@ func (st *Stream) Next() (tok Token, ok bool) {
 	return tok, true
 }
 
-// accepted ends the generation with tok, or has it evaluated.
+// accepted ends the generation with tok, or makes the model evaluate it.
 func (st *Stream) accepted(tok *Token) {
 	st.res.Tokens++
 	stop := false
@@ -304,7 +303,7 @@ func (st *Stream) accepted(tok *Token) {
 	}
 }
 
-// note tells the guesser the text's next token.
+// note passes the text's next token to the guesser.
 func (st *Stream) note(id int32) {
 	if st.guess != nil {
 		st.guess.Accept(id)
@@ -313,7 +312,7 @@ func (st *Stream) note(id int32) {
 
 // next makes the model evaluate id, with draft tokens after it, unless id was a draft token itself.
 func (st *Stream) next(id int32) {
-	if drafted := len(st.rows) - 1; st.right < drafted && st.t.drafts[st.right].Token() == id {
+	if drafted := len(st.rows) - 1; st.right < drafted && st.t.draft.labels[st.right].Token() == id {
 		st.right++
 		return
 	}
@@ -346,10 +345,10 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// outcome tells the guesser how many tokens of the last draft were checked, how many were right, and what that gained.
-// again: the next step evaluates tokens again because of them.
+// outcome tells the guesser how many tokens of the last draft were checked, how many were accepted, and the time that
+// they saved. again: the next step evaluates tokens again because of them.
 func (st *Stream) outcome(drafted, accepted int, again bool) {
-	x := st.t.settled
+	x := st.t.draft.settled
 	gained := float64(accepted)*x.token - x.extra
 	if st.hot {
 		if st.e.sched.further != nil {
@@ -384,7 +383,7 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 		return cost
 	}
 	guesses = st.guess.Draft(most, cost)
-	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() || st.t.pictures != nil { // hot neurons are asked at positions as they are in the cache
+	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() || st.t.pictures != nil { // the positions of extended texts and of pictures are not those in the cache
 		return guesses, 0
 	}
 	atOnce := false
@@ -419,7 +418,7 @@ func (st *Stream) full(id int32) {
 	gone = min(max(gone, 1), left)
 	t := newTask()
 	t.generates, t.reuse, t.extension = true, st.r.Reuse, old.extension
-	t.fewest, t.least = old.fewest, old.least
+	t.draft.fewest, t.draft.least = old.draft.fewest, old.draft.least
 	st.res.Experts.Add(st.uses(old))
 	t.labels = make([]kvcache.Label, 0, cap(old.labels))
 	short := len(old.labels)-gone+1 < st.e.sched.short
@@ -512,7 +511,7 @@ func (st *Stream) end(why StopReason, err error) bool {
 	st.res.Experts.Add(st.uses(st.t))
 	if st.first {
 		st.res.Time = monotime.Since(st.begin)
-		if lost := st.e.yielded.Load() - st.yield; lost > 0 && st.res.Time > 0 { // negative after the model was loaded anew
+		if lost := st.e.yielded.Load() - st.yield; lost > 0 && st.res.Time > 0 { // negative after the model was loaded again
 			st.res.Yielded = min(float64(lost)/float64(st.res.Time), 1)
 		}
 		st.res.Units = st.e.UnitUse().Since(st.units)
@@ -551,10 +550,10 @@ func (st *Stream) History() []int32 {
 // Err returns why the generation failed, or nil.
 func (st *Stream) Err() error { return st.err }
 
-// Result returns the generation's statistics, when it has ended.
+// Result returns the generation's statistics, once it has ended.
 func (st *Stream) Result() Result { return st.res }
 
-// SoFar returns the generation's statistics up to now, when it has a token.
+// SoFar returns the generation's statistics so far, once it has a token.
 func (st *Stream) SoFar() Result {
 	r := st.res
 	if !st.ended {
@@ -582,7 +581,7 @@ func (st *Stream) Tokens() iter.Seq2[Token, error] {
 	}
 }
 
-// Generate runs r to its end. each is given every token; false ends the generation. It may be nil.
+// Generate runs r to its end. each gets every token and may end the generation by false. each may be nil.
 func (e *Engine) Generate(ctx context.Context, r Request, each func(Token) bool) (Result, error) {
 	st, err := e.Submit(ctx, r)
 	if err != nil {

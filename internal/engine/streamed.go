@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// leastStreamed is the size from which on a matrix is streamed. [bytes]
+// leastStreamed is the least size of streamed matrices. [bytes]
 const leastStreamed = 64 << 10
 
 // streams reports whether steps may read matrices of a model from the disk. For that it must be dense, and none of its

@@ -11,11 +11,11 @@ import (
 // cache loses, because pages ran short or a GPU failed, are evaluated again from their labels. The scheduler's lock
 // guards it.
 type task struct {
-	order     uint64            // number of its arrival: the older goes first
+	order     uint64            // number of arrival: older tasks go first
 	labels    []kvcache.Label   // all positions in order, evaluated or not
 	kv        *kvcache.Sequence // the first kv.Len() of labels
 	reuse     Reuse
-	taken     int       // the most labels that are taken over from other sequences; 0: all but the last
+	taken     int       // most labels that may be taken over from other sequences; 0: all but the last
 	whole     bool      // evaluated in one step, with other tasks, and private
 	dense     bool      // evaluated with every neuron, by steps of its own, and private
 	scales    []float32 // adapters' scales, if it has its own: evaluated by steps of its own and private, too; else nil
@@ -28,40 +28,16 @@ type task struct {
 
 	mark int // positions that were evaluated at some time
 
-	drafts  []kvcache.Label // draft tokens after labels, for the step that evaluates the last label
-	wish    int             // if there are no drafts: the number that the model's own hot neurons make, if there is time
-	fewest  int             // a step that would check fewer drafts checks none
-	least   float32         // a draft by the model itself ends before a token with a smaller probability
-	drafted int             // draft tokens that the last step evaluated; their keys and values are after kv's end
+	draft  taskDrafts
+	states draftStates
 
-	// For models with recurrent layers: their states read draft tokens before it is known which are right. tried is the
-	// number of labels after kv's end that the state read in a step with drafts. If a draft token was wrong, the state
-	// goes back to kv's end, and again is the number of labels to evaluate once more.
-	tried, again int
-
-	settled settlement // outcome of the last step
-
-	// For a draft program that reads states: the states of the last step's last label and of the draft tokens after it,
-	// from position statesAt on. guess is the program's own state of its last draft token.
-	states   [][]float32 // [1+drafts][DraftShape.State]
-	statesAt int
-	earlier  []float32 // the state before states, needed if all of the last step is evaluated again; empty: it is not known
-	guess    []float32
-
-	// Logits are wanted of positions that were never evaluated: those that wanted reports, given the distance from
-	// base, or, if generates, the last.
+	// Which positions have logits: those for which wanted is true, given the distance from base, or, if generates, the
+	// last one. Positions that are evaluated again have none.
 	generates bool
 	wanted    func(i int) bool
 	base      int
 
-	rows    [][]float32 // [wanted rows of the last step][n_vocab] of logits, in order; valid until the next step, unless copied
-	first   []int       // their positions
-	where   whereabouts
-	copied  bool          // rows are own
-	own     [][]float32   // [rows][n_vocab]
-	since   time.Duration // when they were offered
-	awaited bool          // the scheduler gives its client a moment before the next step
-	late    bool          // it did not come back within that moment the last time
+	logits handover
 
 	pictures []shown // among labels, in their order; nil: there are none
 
@@ -70,7 +46,7 @@ type task struct {
 
 	gone bool          // it has left the scheduler
 	err  error         // why it left
-	turn chan struct{} // one signal: rows, progress or the end
+	turn chan struct{} // one signal for rows, progress or the end
 
 	progress bool          // its client wants to know how much was read
 	reused   int           // positions taken over from other sequences before it started
@@ -98,9 +74,46 @@ const (
 // alone reports whether the task shares no step with others.
 func (t *task) alone() bool { return t.dense || t.scales != nil }
 
-// private reports whether no other task may use the task's keys and values. If one step evaluates the task, they depend
-// on later tokens, and those of an extended text change as it grows.
+// private reports whether no other task may use the task's keys and values: those of a task evaluated in one step
+// depend on later tokens, and those of an extended text change as it grows.
 func (t *task) private() bool { return t.alone() || t.whole || t.extension.on() }
+
+// taskDrafts are a task's draft tokens, and what it learns from checking them.
+type taskDrafts struct {
+	labels  []kvcache.Label // draft tokens after the task's labels, for the step that evaluates the last label
+	wish    int             // without labels: how many the model's own hot neurons make, if there is time
+	fewest  int             // a step that would check fewer drafts checks none
+	least   float32         // a draft by the model itself ends before a token with a smaller probability
+	drafted int             // draft tokens that the last step evaluated; their keys and values are after kv's end
+
+	// For models with recurrent layers: their states read draft tokens before it is known which are right. tried is the
+	// number of labels after kv's end that the state read in a step with drafts. If a draft token was wrong, the state
+	// goes back to kv's end, and again is the number of labels to evaluate once more.
+	tried, again int
+
+	settled settlement // outcome of the last step
+}
+
+// draftStates are the states that a draft program reads: those of the last step's last label and of the draft tokens
+// after it.
+type draftStates struct {
+	rows    [][]float32 // [1+drafts][DraftShape.State]
+	at      int         // position of the first
+	earlier []float32   // the state before them, needed if all of the last step is evaluated again; empty: unknown
+	own     []float32   // the draft program's own state of its last draft token
+}
+
+// handover is how the logits of a task's last step get to its client.
+type handover struct {
+	rows      [][]float32 // [wanted rows][n_vocab], in order; valid until the next step, unless copied
+	positions []int       // of rows
+	where     whereabouts
+	copied    bool          // rows are own
+	own       [][]float32   // [rows][n_vocab]
+	since     time.Duration // time at which they were offered
+	awaited   bool          // the scheduler gives the client a moment before the next step
+	late      bool          // the client missed that moment the last time
+}
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
 
@@ -112,7 +125,8 @@ func (t *task) wants(i int) bool {
 	return t.wanted != nil && i >= t.mark && t.wanted(i-t.base)
 }
 
-// pools reports whether the hidden state of position i is wanted. Of positions that are evaluated again it was, before.
+// pools reports whether the hidden state of position i is wanted. Positions that are evaluated again were pooled
+// before.
 func (t *task) pools(i int) bool {
 	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
 }
@@ -120,46 +134,46 @@ func (t *task) pools(i int) bool {
 // accept records that the first n evaluated draft tokens were right. Their keys and values are in the cache, unless the
 // sequence lost its pages meanwhile.
 func (t *task) accept(n int) {
-	right := t.drafts[:min(n, t.drafted)]
-	switch at := len(t.labels) - t.tried; {
+	right := t.draft.labels[:min(n, t.draft.drafted)]
+	switch at := len(t.labels) - t.draft.tried; {
 	case t.kv == nil || t.kv.Len() != at:
-	case len(right) == t.drafted:
+	case len(right) == t.draft.drafted:
 		t.kv.Append(t.labels[at:]...)
 		t.kv.Append(right...)
 		t.kv.Settle()
-	case t.tried > 0:
+	case t.draft.tried > 0:
 		t.kv.TakeBack()
-		t.again = t.tried + len(right)
+		t.draft.again = t.draft.tried + len(right)
 	default:
 		t.kv.Append(right...)
 	}
-	t.tried = 0
+	t.draft.tried = 0
 	t.labels = append(t.labels, right...)
 	t.mark += len(right)
-	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
+	t.draft.labels, t.draft.drafted, t.draft.wish = t.draft.labels[:0], 0, 0
 }
 
 // keep keeps the i-th state of a step, for position pos.
-func (t *task) keep(i, pos int, state []float32) {
+func (d *draftStates) keep(i, pos int, state []float32) {
 	if i == 0 {
-		t.earlier = append(t.earlier[:0], t.before(pos)...)
-		t.states, t.statesAt = t.states[:0], pos
+		d.earlier = append(d.earlier[:0], d.before(pos)...)
+		d.rows, d.at = d.rows[:0], pos
 	}
-	if i < cap(t.states) {
-		t.states = t.states[:i+1]
+	if i < cap(d.rows) {
+		d.rows = d.rows[:i+1]
 	} else {
-		t.states = append(t.states, nil)
+		d.rows = append(d.rows, nil)
 	}
-	t.states[i] = append(t.states[i][:0], state...)
+	d.rows[i] = append(d.rows[i][:0], state...)
 }
 
 // before returns the state of the position before pos, or nil if it is not known.
-func (t *task) before(pos int) []float32 {
-	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
-		return t.states[i]
+func (d *draftStates) before(pos int) []float32 {
+	if i := pos - 1 - d.at; i >= 0 && i < len(d.rows) {
+		return d.rows[i]
 	}
-	if pos == t.statesAt && len(t.earlier) > 0 {
-		return t.earlier
+	if pos == d.at && len(d.earlier) > 0 {
+		return d.earlier
 	}
 	return nil
 }
@@ -169,7 +183,7 @@ func (t *task) label(i int) kvcache.Label {
 	if i < len(t.labels) {
 		return t.labels[i]
 	}
-	return t.drafts[i-len(t.labels)]
+	return t.draft.labels[i-len(t.labels)]
 }
 
 // takeable returns the labels after those in the cache that other sequences' keys and values may serve.
@@ -184,14 +198,14 @@ func (t *task) takeable() []kvcache.Label {
 	return t.labels[min(t.kv.Len(), max(0, end)):max(0, end)]
 }
 
-// backlog returns how many positions are to be evaluated.
+// backlog returns the number of positions to evaluate.
 func (t *task) backlog() int { return len(t.labels) - t.kv.Len() }
 
-// ready reports whether the model can go on with t.
-func (t *task) ready() bool { return !t.gone && t.where == idle && t.mark < len(t.labels) }
+// ready reports whether the model can continue t.
+func (t *task) ready() bool { return !t.gone && t.logits.where == idle && t.mark < len(t.labels) }
 
-// shorten lets the rest of a prompt use the arithmetic of short prompts if it has fewer than short tokens: rounding
-// then depends on the length of the rest, as ReuseAny allows.
+// shorten evaluates the rest of a prompt with the arithmetic of short prompts if it has fewer than short tokens:
+// rounding then depends on the length of the rest, as ReuseAny allows.
 func (t *task) shorten(short int) {
 	at := t.kv.Len()
 	if len(t.labels)-at >= short {
@@ -205,16 +219,16 @@ func (t *task) shorten(short int) {
 // decodes reports whether t needs only one step of a single token, apart from tokens before it that are evaluated again
 // because a draft token was wrong.
 func (t *task) decodes() bool {
-	return t.backlog() == 1+t.again && t.labels[len(t.labels)-1].Decoded()
+	return t.backlog() == 1+t.draft.again && t.labels[len(t.labels)-1].Decoded()
 }
 
 // forgotten is the time after which a client that does not take its logits no longer holds up prompts.
 const forgotten = 250 * time.Millisecond
 
-// expectsTurn reports whether t generates, so that a step should not take long: its next token waits for the model, or
-// is being chosen.
+// expectsTurn reports whether t generates, so that a step should be short: its next token waits for the model, or is
+// being chosen.
 func (t *task) expectsTurn(now time.Duration) bool {
-	return t.generates && !t.gone && (t.decodes() || t.where != idle && now-t.since < forgotten)
+	return t.generates && !t.gone && (t.decodes() || t.logits.where != idle && now-t.logits.since < forgotten)
 }
 
 // signal wakes t's client.

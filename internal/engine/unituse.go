@@ -6,10 +6,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// unitCount holds the counts of units on disk after the last step, so that nobody waits for a step to read them.
+// unitCount holds the counts of units on disk after the last step, so that reading them waits for no step.
 type unitCount struct {
 	mu     sync.Mutex
-	past   compute.UnitUse // counts of devices that were given up
+	past   compute.UnitUse // counts of former devices
 	loaded compute.UnitUse // the device's counts when the model was loaded
 	now    compute.UnitUse
 }

@@ -20,7 +20,15 @@ type Spent struct {
 	Units  compute.UnitUse
 }
 
-// add adds a step's to s, or takes it away where sign is -1.
+// workCounts counts what an engine's steps take and compute. Engine.mu guards it.
+type workCounts struct {
+	watchers int
+	loads    int               // how often the model was loaded; each time its own counts begin again
+	past     []model.NeuronUse // [layers] subtracted from the model's counts: minus those of earlier loads; nil: nothing
+	spent    [2]Spent          // while somebody watched: steps of single tokens, and steps with prompts
+}
+
+// add adds o to s, or subtracts it if sign is -1.
 func (s *Spent) add(o *Spent, sign int64) {
 	s.Steps += sign * o.Steps
 	s.Tokens += sign * o.Tokens
@@ -49,16 +57,16 @@ type Activity struct {
 // One goroutine uses it.
 type Watch struct {
 	e     *Engine
-	loads int // Engine.loads of last
+	loads int // workCounts.loads of last
 	last  Activity
 	bins  [][]uint32 // [layers] the model's counts at last
 }
 
-// Watch returns a Watch that has looked from now on. Close ends it.
+// Watch returns a Watch that observes from now on. Close ends it.
 func (e *Engine) Watch() *Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.watchers++; e.broken == nil {
+	if e.work.watchers++; e.broken == nil {
 		e.model.Watch(true, true)
 	}
 	w := &Watch{e: e, bins: make([][]uint32, e.config.Layers)}
@@ -69,8 +77,8 @@ func (e *Engine) Watch() *Watch {
 
 // begin makes the next Read count from now on.
 func (w *Watch) begin() {
-	w.loads = w.e.loads
-	w.last.Single, w.last.Prompts, w.last.Neurons = w.e.spent[0], w.e.spent[1], w.e.neurons()
+	w.loads = w.e.work.loads
+	w.last.Single, w.last.Prompts, w.last.Neurons = w.e.work.spent[0], w.e.work.spent[1], w.e.neurons()
 	for l := range w.bins {
 		w.bins[l] = append(w.bins[l][:0], w.e.model.Bins(l)...)
 	}
@@ -81,10 +89,10 @@ func (w *Watch) begin() {
 func (w *Watch) Read() Activity {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	if w.loads != w.e.loads {
+	if w.loads != w.e.work.loads {
 		w.begin() // the counts began anew
 	}
-	a, before := Activity{Single: w.e.spent[0], Prompts: w.e.spent[1], Neurons: w.e.neurons(), Bins: w.last.Bins}, w.last
+	a, before := Activity{Single: w.e.work.spent[0], Prompts: w.e.work.spent[1], Neurons: w.e.neurons(), Bins: w.last.Bins}, w.last
 	w.last = a
 	a.Single.add(&before.Single, -1)
 	a.Prompts.add(&before.Prompts, -1)
@@ -105,42 +113,42 @@ func (w *Watch) Read() Activity {
 func (w *Watch) Close() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	if w.e.watchers--; w.e.watchers == 0 && w.e.broken == nil {
+	if w.e.work.watchers--; w.e.work.watchers == 0 && w.e.broken == nil {
 		w.e.model.Watch(w.e.options.Work, false)
 	}
 }
 
-// forward makes run compute a step, and adds up its costs while somebody watches. It takes back the counts of a step of
-// every neuron, which is only for comparison, and of a drafting step, because its tokens are computed again.
+// forward makes run compute a step, and adds up its costs while somebody watches. It does not count steps that
+// evaluate tokens a second time: comparisons with every neuron, and drafting steps.
 func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
 	switch {
 	case p.Everything || p.Draft:
 		before, work := e.model.Neurons(), e.model.Work()
-		if p.Everything { // a GPU records steps anew where this changes
-			e.model.Watch(e.options.Work || e.watchers > 0, false)
+		if p.Everything { // a change makes a GPU record steps again
+			e.model.Watch(e.options.Work || e.work.watchers > 0, false)
 		}
 		err := run(p)
 		e.model.SetWork(work)
 		if p.Everything {
-			e.model.Watch(e.options.Work || e.watchers > 0, e.watchers > 0)
+			e.model.Watch(e.options.Work || e.work.watchers > 0, e.work.watchers > 0)
 		}
-		if e.past == nil {
-			e.past = make([]model.NeuronUse, len(before))
+		if e.work.past == nil {
+			e.work.past = make([]model.NeuronUse, len(before))
 		}
 		for l, now := range e.model.Neurons() {
-			e.past[l] = e.past[l].Since(before[l].Since(now)) // adds now less before
+			e.work.past[l] = e.work.past[l].Since(before[l].Since(now)) // adds now less before
 		}
 		return err
-	case e.watchers == 0 && !e.options.Work:
+	case e.work.watchers == 0 && !e.options.Work:
 		return run(p)
 	}
 	begin, work, read, units := monotime.Now(), e.model.Work(), e.model.Read(), e.dev.Usage().Units
 	err := run(p)
 	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read(), Units: e.dev.Usage().Units.Since(units)}, Spent{Work: work, Read: read}
 	step.add(&before, -1)
-	kind := &e.spent[1]
+	kind := &e.work.spent[1]
 	if p.Decode == len(p.Tokens) && len(p.Out) == len(p.Tokens) {
-		kind = &e.spent[0]
+		kind = &e.work.spent[0]
 	}
 	kind.add(&step, 1)
 	return err
@@ -151,17 +159,17 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 func (e *Engine) Spent() (single, prompts Spent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.spent[0], e.spent[1]
+	return e.work.spent[0], e.work.spent[1]
 }
 
-// Threshold returns from which logit on a predictor's neurons are computed.
+// Threshold returns the logit from which neurons of a predictor are computed.
 func (e *Engine) Threshold() float32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.model.Threshold
 }
 
-// SetThreshold changes it for the steps that follow. Keys and values that were computed before serve no later request.
+// SetThreshold changes the threshold for later steps. No later request reuses earlier keys and values.
 func (e *Engine) SetThreshold(t float32) {
 	e.sched.forget(func() {
 		e.mu.Lock()

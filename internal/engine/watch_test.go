@@ -19,7 +19,7 @@ func predicting(t *testing.T, mode model.SparseMode) *engine.Engine {
 	return open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}, Neurons: engine.Neurons{Sparse: mode}})
 }
 
-// TestWatch: what is looked at is what the counts say, and nothing is looked at before and after.
+// TestWatch: a Watch sees the true counts, and nothing is measured before and after it.
 func TestWatch(t *testing.T) {
 	for _, mode := range []model.SparseMode{model.Predict, model.Exact} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSetThreshold: the next step obeys, and what was computed otherwise is not taken over.
+// TestSetThreshold: the next step uses the new threshold, and earlier keys and values are not reused.
 func TestSetThreshold(t *testing.T) {
 	e := predicting(t, model.Predict)
 	prompt := e.Tokenizer().Encode(tale, true, true)
@@ -102,7 +102,7 @@ func TestSetThreshold(t *testing.T) {
 }
 
 // TestCompare: without prediction there is no difference, and with fewer neurons the difference is larger. Concurrent
-// requests give the same text, and nothing is counted or kept.
+// requests give the same text, and nothing is counted or cached.
 func TestCompare(t *testing.T) {
 	e := predicting(t, model.Predict)
 	text := e.Tokenizer().Encode(tale, true, true)
@@ -130,7 +130,7 @@ func TestCompare(t *testing.T) {
 	compared := compare()
 	for l, now := range e.Neurons() {
 		want := len(text)
-		if l == e.Config().Layers-1 { // it computes the rows with compared logits
+		if l == e.Config().Layers-1 { // it computes only the rows with compared logits
 			want = compared.Tokens
 		}
 		if use := now.Since(before[l]); use.Tokens != int64(want) {

@@ -39,8 +39,8 @@ func openWindowed(t *testing.T, o engine.Options) *engine.Engine {
 }
 
 // TestWindowsFreePages: layers with windows keep only the pages of their windows. The text stays the same, in the
-// expected memory. A request that continues after the end of another reuses its cache. A request that continues from a
-// point that windows have passed is evaluated anew.
+// expected memory. A request that continues after the end of another reuses its cache. One that continues from a point
+// that windows have passed is evaluated again.
 func TestWindowsFreePages(t *testing.T) {
 	freed, whole := openWindowed(t, engine.Options{}), openWindowed(t, engine.Options{Cache: engine.Cache{Whole: true}})
 	const position = 2 * 2 * windowHeadDim * 2 // bytes in a layer: keys and values of two heads in F16
@@ -61,7 +61,7 @@ func TestWindowsFreePages(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		prompt func() []int32
-		reused int // tokens that freed reused, out of those that whole reused
+		reused int // tokens reused with windows freed, out of those reused without
 	}{
 		{"a long prompt", func() []int32 { return prompt }, 0},
 		{"its continuation", func() []int32 { return append(text, 7, 8, 9) }, -1},
@@ -87,8 +87,8 @@ func TestWindowsFreePages(t *testing.T) {
 	}
 }
 
-// TestSavedWindows: in layers with windows, a file has the positions that the end of its text sees. It serves caches of
-// both kinds.
+// TestSavedWindows: a file has, of layers with windows, the positions that the end of its text sees. It serves caches
+// of both kinds.
 func TestSavedWindows(t *testing.T) {
 	first := openWindowed(t, engine.Options{})
 	rng := rand.New(rand.NewPCG(2, 0))

@@ -138,7 +138,7 @@ func spansOf(tok *tokenizer.Tokenizer, d *task.Data, it *task.Item) ([]span, err
 	return all, nil
 }
 
-// withoutEnd returns the tokens of a text that goes on: with BOS as the vocabulary says, without EOS.
+// withoutEnd returns the tokens of an unfinished text: with BOS as the vocabulary says, without EOS.
 func withoutEnd(tok *tokenizer.Tokenizer, text string) []int32 {
 	tokens := tok.Encode(text, true, false)
 	if n := len(tokens); tok.AddsEOS() && n > 0 && tokens[n-1] == tok.EOS() {

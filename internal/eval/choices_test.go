@@ -101,8 +101,8 @@ func TestLikelihoodsOfLlama(t *testing.T) {
 	}
 }
 
-// By the harness's definition the continuation's tokens are scored, whatever choices share: the sum over them of what
-// the model says alone.
+// TestLikelihoodsOfTheHarness: as in the harness, a choice's score is the sum over the continuation's tokens, whatever
+// prefixes choices share.
 func TestLikelihoodsOfTheHarness(t *testing.T) {
 	e := openExact(t)
 	tok := e.Tokenizer()
@@ -153,7 +153,8 @@ func TestSharedPrefix(t *testing.T) {
 	}
 }
 
-// An error ends a run, and so does its context; a choice without tokens of its own, or too long, is refused by name.
+// TestQuestionsEnd: an error ends a run, and so does its context. A choice without tokens, or a too long one, is
+// refused by name.
 func TestQuestionsEnd(t *testing.T) {
 	e := openExact(t)
 	d, err := task.Read(task.HellaSwag, filepath.Join("testdata", "hellaswag.txt"), task.ByForm)

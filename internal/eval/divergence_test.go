@@ -203,7 +203,7 @@ func TestHostileBase(t *testing.T) {
 	}
 }
 
-// FuzzBase: no input panics; errors are one line that names the file; what is accepted holds log-probabilities.
+// FuzzBase: no input panics; errors are one line with the file's name; accepted files contain log-probabilities.
 func FuzzBase(f *testing.F) {
 	f.Add([]byte(smallBase()))
 	for _, c := range hostile() {
@@ -433,7 +433,7 @@ func TestDemoAgainstItself(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a model whose logits are no numbers has no perplexity and no divergence; the message names its file.
+// TestNotFinite: a model with NaN logits has neither a perplexity nor a divergence; the message names its file.
 func TestNotFinite(t *testing.T) {
 	data := slices.Clone(demo.Model())
 	f, err := gguf.Parse("damaged.gguf", data)

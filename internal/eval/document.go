@@ -109,9 +109,9 @@ type Windows struct {
 	Single    bool // there are so few documents that each window counts as one
 }
 
-// Lay joins documents' whole windows. The rest of all documents follows, and each window of it counts as a document. If
-// there are more than most windows, unless that is 0, each document has its first ones: one, or two, or as many as
-// there is room for, because many documents say more about another one than few do.
+// Lay joins documents' whole windows. The remainders of all documents follow, and each window of them counts as a
+// document. If there are more than most windows, unless that is 0, each document has its first ones: one, or two, or as
+// many as fit, because many documents predict a new one better than few.
 func Lay(docs [][]int32, window, most int) Windows {
 	var y Windows
 	var rest []int32
@@ -175,8 +175,8 @@ func (y *Windows) Join(windows []Document) []Document {
 	return docs
 }
 
-// MeanError returns the standard error of the mean divergence. Predictions of a document are alike, so it comes from
-// the documents' spread.
+// MeanError returns the standard error of the mean divergence. It comes from the spread of documents, because
+// predictions in a document are correlated.
 func MeanError(docs []Document) float64 {
 	var count, sum, squares float64
 	for _, d := range docs {

@@ -25,8 +25,7 @@ func TestSplitDocuments(t *testing.T) {
 	}
 }
 
-// TestDocuments: each document is there once, whatever the order in the text, and the parts of a large one hold all of
-// it.
+// TestDocuments: each document appears once, in any order of the text, and the parts of a large one contain all of it.
 func TestDocuments(t *testing.T) {
 	docs := Documents("a\n</s>\nb\n</s>\na\n</s>\nc\n</s>\nd")
 	if other := Documents("d\n</s>\nc\n</s>\nb\n</s>\na"); len(docs) != 4 || !slices.Equal(docs, other) {
@@ -61,8 +60,7 @@ func TestLay(t *testing.T) {
 		docs = append(docs, d)
 	}
 	y := Lay(docs, window, 0)
-	// Documents of 4 to 7 tokens have a window, of 8 and 9 two; of what is left, 1+2+3+0+1+2+3+0+1 tokens, three more
-	// are made.
+	// Documents of 4 to 7 tokens have a window, of 8 and 9 two. The remaining 1+2+3+0+1+2+3+0+1 tokens make three more.
 	if want := []int{0, 1, 2, 3, 4, 4, 5, 5, 6, 7, 8}; y.Single || y.Documents != 9 || !reflect.DeepEqual(y.Of, want) || len(y.Tokens) != window*len(want) {
 		t.Errorf("%+v", y)
 	}
@@ -76,7 +74,7 @@ func TestLay(t *testing.T) {
 	if two := Lay(docs[8:], window, 0); !two.Single || two.Documents != 4 {
 		t.Errorf("two documents: %+v", two)
 	}
-	// Six documents have a window, and the first two of them that have a second one share what is left.
+	// Six documents have a window, and the first two of them with a second one share the remaining room.
 	if few := Lay(docs, window, 7); len(few.Of) != 7 || !few.Single || !slices.Equal(few.Tokens[4*window:6*window], docs[8]) {
 		t.Errorf("seven windows: %+v", few)
 	}

@@ -13,8 +13,8 @@ const (
 	worthTrial  = 16
 )
 
-// foretell tells expect how long count chunks will take, from reading the beginning of chunk, the first one. first and
-// bos are evaluateChunk's.
+// foretell reports how long count chunks will take, from the time to read the beginning of chunk, the first one. first
+// and bos are evaluateChunk's.
 func foretell(e *engine.Engine, chunk []int32, bos int32, first, count int, expect func(chunks int, whole time.Duration)) error {
 	if expect == nil || count*len(chunk) < worthTrial*trialTokens {
 		return nil

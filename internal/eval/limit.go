@@ -32,9 +32,9 @@ func MostKLD(documents []Document) float64 {
 	return math.Exp(above(logs, limitFactor(len(logs))))
 }
 
-// LeastSameTop returns likewise a share of tokens with the same likeliest next token that at least 19 of 20 further
-// documents reach. It takes the arc sine of the root of the other tokens' share as normally distributed, because its
-// spread does not depend on the share.
+// LeastSameTop returns the share of tokens with the same likeliest next token that at least 19 of 20 further documents
+// reach. It takes the arc sine of the root of the other tokens' share as normally distributed, because its spread does
+// not depend on the share.
 func LeastSameTop(documents []Document) float64 {
 	var angles []float64
 	for _, d := range documents {
@@ -44,7 +44,7 @@ func LeastSameTop(documents []Document) float64 {
 	return 1 - s*s
 }
 
-// above returns the mean of values plus k of their standard deviations; it is infinite if there is one value.
+// above returns the mean of values plus k of their standard deviations; it is infinite for a single value.
 func above(values []float64, k float64) float64 {
 	n := float64(len(values))
 	if n < 2 {

@@ -14,7 +14,7 @@ const (
 	chanceTolerance = 6.8 * 0.218 / 316.2
 )
 
-// Of 20 further values at least 19 lie within the limit in 95 of 100 trials, however few the limit was found from.
+// TestLimits: in 95 of 100 trials at least 19 of 20 further values are within the limit, however few values gave it.
 func TestLimits(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, n := range []int{3, 8, 32} {

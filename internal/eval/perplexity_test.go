@@ -104,8 +104,8 @@ func TestPerplexityByDefinition(t *testing.T) {
 	}
 }
 
-// TestExpect: the time of all chunks is told once, before the first of them, if there is much to read; figures are the
-// same.
+// TestExpect: if there is much to read, the time of all chunks is reported once, before the first of them. Figures do
+// not change.
 func TestExpect(t *testing.T) {
 	e := openDemo(t, "")
 	tokens := e.Tokenizer().Encode(strings.Repeat(tale, 40), true, false)

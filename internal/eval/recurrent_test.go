@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestSharedPrefixOfRecurrent: a recurrent model reads what choices share once, too, also when several questions are
-// asked at a time, and says of each choice what it says of it alone.
+// TestSharedPrefixOfRecurrent: a recurrent model, too, reads the prefix that choices share once, also for several
+// questions at a time. Scores are the same as for each choice alone.
 func TestSharedPrefixOfRecurrent(t *testing.T) {
 	const endings = "\n0\nThe one.\nAnd so on.\nBut then.\nWe know.\n"
 	d, err := task.Parse(task.HellaSwag, "x", []byte("First. "+tale+endings+"Second. "+tale+endings+"Third. "+tale+endings+"Fourth. "+tale+endings), task.ByForm)

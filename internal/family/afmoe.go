@@ -43,7 +43,7 @@ func newAFMoE(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// readAFMoE reads the hyperparameters but for which layers are rotated, norms after parts, and experts.
+// readAFMoE reads the hyperparameters, except those of rotated layers, norms after parts, and experts.
 func readAFMoE(k *nn.Keys, b *nn.Binder, style compute.RopeStyle) *afmoe {
 	m := &afmoe{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)

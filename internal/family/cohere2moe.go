@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// cohere2MoE is Command's models with experts: attention and experts read one norm of the residual, side by side, and
-// are added to it together. Experts are scored by a sigmoid; where there are shared ones, the mean of both is taken.
-// The first of four layers has no window and rotates heads only if it is one of the first, which have one feed-forward
-// layer instead of experts. Logits have a factor. Older models have LayerNorms, newer ones RMSNorms.
+// cohere2MoE is Command's models with experts: attention and experts read one norm of the residual in parallel, and
+// their outputs are added to it together. Experts are scored by a sigmoid; with shared ones, the mean of both is taken.
+// The first of four layers has no window; it rotates heads only if it is one of the first layers, which have one
+// feed-forward layer instead of experts. Logits have a factor. Older models have LayerNorms, newer ones RMSNorms.
 //
 // Source: Cohere 2026, the model card and configuration of North Mini Code.
 type cohere2MoE struct {

@@ -37,7 +37,7 @@ type decoderSpec struct {
 	acts  []compute.Activation // for each layer, if they differ
 	inner bool                 // attn_sub_norm and ffn_sub_norm norm what attn_output and ffn_down read
 
-	// attention, if it is set, adds what is special in the family's attention to layer i.
+	// attention, if set, adds the family's variations to layer i's attention.
 	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
 }
 
@@ -50,7 +50,7 @@ func newDecoder(k *nn.Keys, b *nn.Binder, spec decoderSpec) *decoder {
 	return m
 }
 
-// readDecoder reads the hyperparameters of a plain decoder, but for its rotation.
+// readDecoder reads the hyperparameters of a plain decoder, except its rotation.
 func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
 	return &decoder{
 		spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(cmp.Or(spec.eps, 1e-5)), scores: k.Scores(nn.Scores{Later: spec.encodes}),

@@ -12,7 +12,7 @@ func newDeepseek(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{style: compute.Interleaved, outBias: nn.Optional})
 }
 
-// newDeepseekOCR binds the text part of DeepSeek-OCR, which is the same but for which elements of a head are a pair.
+// newDeepseekOCR binds the text part of DeepSeek-OCR, which pairs other elements of a head.
 func newDeepseekOCR(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{style: compute.Halves, outBias: nn.Optional})
 }

@@ -32,7 +32,7 @@ type deepseek2Spec struct {
 	temperature compute.Temperature // queries grow with their position
 	inBoth      bool                // see nn.RopeSpec
 	score       compute.Score       // scoring of experts, for files that do not say it
-	// attention, if it is set, adds what is special in the family's attention to layer i, which may be the MTP layer.
+	// attention, if set, adds the family's variations to the attention of layer i, which may be the MTP layer.
 	attention func(m *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int)
 }
 

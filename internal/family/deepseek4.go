@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// deepseek4 is DeepSeek V4: attention with one head of keys, which are values, over a window and, but for some layers,
-// over keys that blocks of positions are put together to. Short blocks overlap, and an indexer chooses among them; long
-// ones are all seen. Experts have limits and are chosen by the root of softplus, in the first layers by the token alone.
-// The residual is several streams, which each part of a block reads, writes and mixes (mHC).
+// deepseek4 is DeepSeek V4. Attention has one head of keys, which are also values. It sees a window and, in most
+// layers, one key for each block of positions. Short blocks overlap, and an indexer chooses among them; long ones are
+// all seen. Experts have limits and are chosen by the root of softplus, in the first layers by the token alone. The
+// residual is several streams, which each part of a block reads, writes and mixes (mHC).
 //
 // Source: DeepSeek-AI 2026, DeepSeek-V4.
 type deepseek4 struct {
@@ -38,7 +38,7 @@ type deepseek4Block struct {
 	ffn      *nn.Experts
 }
 
-// The lengths of blocks in files. Short blocks overlap, and queries see only those that an indexer chooses.
+// Lengths of blocks in files. Short blocks overlap, and queries see only those that an indexer chooses.
 const (
 	shortBlock = 4
 	longBlock  = 128
@@ -58,7 +58,7 @@ func newDeepSeek4(k *nn.Keys, b *nn.Binder) Program {
 	}
 	m.blockRope = m.attn.Rope
 	m.blockRope.Base = k.Within(".attention.compress_rope_freq_base", m.blockRope.Base, 1, nn.MaxScale)
-	m.blockRope.InScores, m.blockRope.LogMul = true, 1 // what is rotated keeps its size
+	m.blockRope.InScores, m.blockRope.LogMul = true, 1 // rotated vectors keep their length
 	m.attn.Rope = m.attn.Rope.Unscaled()
 	m.ratios = readRatios(k, n)
 	m.experts = k.Experts(nn.ExpertSpec{

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// dots3note is dots.3 Note: latent attention of two shapes, with windows in most layers, and in the others to the
-// positions alone that an indexer chooses. The part of keys that heads share is normed before its rotation, and each
-// head has a gate. Experts are DeepSeek V3's.
+// dots3note is dots.3 Note: latent attention of two shapes, with windows in most layers, and in the others over only
+// the positions that an indexer chooses. The part of keys that heads share is normed before its rotation, and each head
+// has a gate. Experts are DeepSeek V3's.
 //
 // Source: rednote-hilab 2026, dots3-note.
 type dots3note struct {
@@ -27,7 +27,7 @@ type dots3note struct {
 
 // latentKind is what layers with latent attention of the same shape share.
 type latentKind struct {
-	nn.LatentShape     // but for its heads
+	nn.LatentShape     // except its heads
 	queryRope, keyRope *compute.Rope
 	window             int
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// Draft is a program that drafts a model's next tokens from what the model computes: an MTP layer, or a head that has a
-// file of its own. It has parts of the model's cache for its keys and values, so that prefixes, sequences and rejected
-// drafts are handled as the model's own. Package model calls Follow in each step of the model, and Forward in each step
-// that drafts.
+// Draft is a program that drafts a model's next tokens from the model's states: an MTP layer, or a head in its own
+// file. It stores its keys and values in parts of the model's cache, so that prefixes, sequences and rejected drafts
+// are handled like the model's own. Package model calls Follow in each step of the model, and Forward in each drafting
+// step.
 type Draft interface {
 	// Shape says what the program reads, and how it drafts.
 	Shape() DraftShape
@@ -31,15 +31,15 @@ type DraftShape struct {
 	Layers []int // layers with inputs that are Followed.Features; the number of the model's layers stands for the last one's output
 	State  int   // width of a row's state, which the row of the next position reads by Precede; 0: there are none
 	Hidden bool  // states are the model's hidden states after the last norm: Follow need not write them
-	Last   bool  // Follow does nothing, and drafts read hidden states of rows with logits alone
+	Last   bool  // Follow does nothing, and drafts read only hidden states of rows with logits
 
 	// For a step that drafts:
 	Block  int     // rows for one text: its last token and Block-1 times Mask. This one step drafts all tokens; 0: each step drafts one
 	Causal bool    // with Block: rows see no later rows of the block; otherwise all see the whole block
-	Mask   int32   // with Block: the token in the place of each drafted token
+	Mask   int32   // with Block: the placeholder of drafted tokens
 	First  int     // the first position that rows see: those before have no keys and values
-	Still  bool    // all drafted tokens of a text have the position of its last token, and see the positions before it alone
-	Most   int     // tokens of a draft, each of which has a Step.Depth of its own; 0: any number, with depth 0
+	Still  bool    // all drafted tokens of a text have the position of its last token, and see only the positions before it
+	Most   int     // most tokens of a draft, each with its own Step.Depth; 0: any number, with depth 0
 	Tokens []int32 // the token that each row of Head stands for; nil: its own number. [n_draft]
 }
 

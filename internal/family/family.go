@@ -49,7 +49,7 @@ type AllRows interface {
 type Block interface {
 	// Forward returns the residual after the block. [n, n_embd]
 	Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
-	// Store computes the block's attention alone, which stores keys and values of x.
+	// Store computes only the block's attention, which stores keys and values of x.
 	Store(p *nn.Pass, x compute.Tensor)
 }
 

@@ -60,7 +60,7 @@ func (m *gemma4Assistant) block(b *nn.Binder, i int, of *Target) gemma4Block {
 	}
 	block := m.gemma4Shape.block(b, i, b.QueriesToTarget(read, l.HeadShape, m.embd, nn.NoBias))
 	block.attn.Onward = false
-	if m.windowed[i] && read != nil { // what is farther back may be gone
+	if m.windowed[i] && read != nil { // older positions may be gone
 		if block.attn.Scores.Window = min(m.window, read.Scores.Window); block.attn.Scores.Window < 2 {
 			b.Fail("layer %d has a window of 1 position, in which no token is before the last: the file is damaged; download or convert it again", i)
 		}

@@ -24,8 +24,8 @@ type gemma4Tower struct {
 	mutual       bool            // see View
 }
 
-// Bounds on the rows of a picture, as llama.cpp has them. The published processor brings every picture to as many as fit
-// 280; here a picture within the bounds keeps its size.
+// Bounds on the rows of a picture, as in llama.cpp. The published processor scales every picture to about 280 rows;
+// here a picture within the bounds keeps its size.
 const (
 	gemma4Least = 70
 	gemma4Most  = 1120

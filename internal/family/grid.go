@@ -60,7 +60,7 @@ func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
 	}
 }
 
-// inStep has rows that see each other be no more than the text model reads in a step, unless the user wants more.
+// inStep limits rows that see each other to the text model's step, unless the user wants more.
 func (s *sizing) inStep(user TowerLimits) {
 	if area := s.unit * s.unit; user.Step > 0 && s.most/area > user.Step {
 		s.most = max(user.Step, min(s.most/area, user.Least)) * area

@@ -27,7 +27,7 @@ func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	if m.fewest > m.largest {
 		k.Fail("a picture would have at least %d tiles and at most %d", m.fewest, m.largest)
 	}
-	// The larger of two transformers has RMSNorms, which have no biases.
+	// The larger of two transformers has RMSNorms without biases.
 	m.tiledTower = bindTiled(k, b, t, true, vitSpec{bias: nn.Optional, rms: !b.Has("v.blk.0.ln1.bias"), unbiased: true})
 	m.largest = m.most(m.largest, limits)
 	m.fewest = min(m.fewest, m.largest)

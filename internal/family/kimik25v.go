@@ -16,7 +16,7 @@ type kimiK25Tower struct {
 	vit
 	sizing
 	side      int // side of a block, in patches
-	more      int // patches that pictures get beyond most, because what is missing is added
+	more      int // additional patches of pictures beyond most, for padding
 	positions positionGrid
 	norm      nn.Norm    // norm of a patch before it is merged
 	out       multilayer // reads a block's patches, one after another
@@ -48,7 +48,7 @@ func (m *kimiK25Tower) Sizes() TowerSizes {
 	return TowerSizes{Width: s.Width, Patches: s.Patches + m.more, Rows: s.Rows + m.more/(m.side*m.side)}
 }
 
-// Show keeps a picture's aspect: what is missing to whole blocks is black, at the right and below.
+// Show keeps a picture's aspect ratio: padding to whole blocks is black, at the right and below.
 func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
 	w, h := m.inside(of)
 	width, height := m.whole(w), m.whole(h)
@@ -61,8 +61,7 @@ func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
 // whole returns a side as whole blocks.
 func (m *kimiK25Tower) whole(side int) int { return (side + m.unit - 1) / m.unit * m.unit }
 
-// inside returns the size to which a picture comes before what is missing is added. Only a user's bounds on rows may
-// change the aspect.
+// inside returns the size of a picture before padding. Only a user's bounds on rows may change the aspect ratio.
 func (m *kimiK25Tower) inside(of *picture.Image) (width, height int) {
 	patch := float64(m.patch)
 	w, h := float64(of.Width), float64(of.Height)

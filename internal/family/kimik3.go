@@ -69,7 +69,7 @@ func (m *kimiK3) checkpoints() int {
 	return (len(m.layers) + m.every - 1) / m.every
 }
 
-// mix binds the weights of a mix, where there are checkpoints.
+// mix binds the weights of a mix, if there are checkpoints.
 func (m *kimiK3) mix(b *nn.Binder, name string) nn.Norm {
 	if m.every == 0 {
 		return nn.Norm{}

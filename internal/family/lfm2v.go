@@ -40,7 +40,7 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		k.Fail("tiles of %d pixels are not blocks of %d patches of %d", lfm2Tile, m.side, t.patch)
 	}
 	m.mostTiles = lfm2MostTiles
-	if limits.Most > 0 { // it bounds the tiles and the picture of the whole together, which is no larger than usual
+	if limits.Most > 0 { // it limits the tiles and the picture of the whole together, which is no larger than usual
 		m.most = min(m.most, readSizing(k, &t, m.unit, 64, 256, TowerLimits{Least: limits.Least}).most)
 		m.mostTiles = min(m.mostTiles, (limits.Most*m.unit*m.unit-m.most)/(lfm2Tile*lfm2Tile))
 	}

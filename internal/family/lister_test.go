@@ -13,13 +13,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// unknown are the tensors whose shape no key tells.
+// unknown are the tensors with shapes that no key determines.
 var unknown = []string{
 	"token_embd.", "token_types.", "position_embd.", "per_layer_token_embd.", "laurel_l.", "attn_gate.",
 	"time_mix_w1.", "time_mix_a1.", "time_mix_g1.", "time_mix_v1.",
 }
 
-// TestLister holds what a lister lists of a synthetic model to the file's tensors.
+// TestLister: a lister lists exactly the tensors of a synthetic model's file.
 func TestLister(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range family.Names() {

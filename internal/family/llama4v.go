@@ -64,8 +64,8 @@ func (m *llama4Tower) placed(tile *picture.Image) *View {
 	return v
 }
 
-// canvas returns the grid of tiles for a picture: the one in which it has to grow least, or else shrink least, and of
-// equal ones the smallest.
+// canvas returns the grid of tiles for a picture: the one to which it has to grow least, or else shrink least, and the
+// smallest of equal ones.
 func (m *llama4Tower) canvas(of *picture.Image) (columns, rows int) {
 	var best float64
 	for n := 1; n <= m.largest; n++ {

@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newMiMo2 binds MiMo-V2-Flash and its kin: the plain decoder with experts, scored by a sigmoid, with a bias that counts
-// for the choice only. Values are narrower than keys, and what attention adds has a factor. Most layers have windows, a
-// base of their own, other numbers of KV heads, and sinks: scores of heads that take a share of attention and have no
-// value.
+// newMiMo2 binds MiMo-V2-Flash and its kin: the plain decoder with experts. Experts are scored by a sigmoid, with a
+// bias that counts only for the choice. Values are narrower than keys, and attention's output has a factor. Most layers
+// have windows, their own RoPE base and numbers of KV heads, and sinks: scores of heads that take a share of attention
+// and have no value.
 //
 // Source: Xiaomi 2026, MiMo-V2-Flash Technical Report.
 func newMiMo2(k *nn.Keys, b *nn.Binder) Program {

@@ -22,7 +22,7 @@ type mixers struct {
 type mixer struct {
 	number int
 	delta  *nn.DeltaAttention  // or nil
-	latent *nn.LatentAttention // where there is no delta attention
+	latent *nn.LatentAttention // if there is no delta attention
 }
 
 // readMixers reads what a file says of the token mixers. rotated says that latent attention rotates pairs of
@@ -52,7 +52,7 @@ func (m *mixers) bind(b *nn.Binder, i int, l layer) mixer {
 	return mixer{number: i, latent: a}
 }
 
-// Forward returns the residual and what is to be added to it for in, as Attention.Forward does. [n, n_embd] of each
+// Forward returns the residual and the output to add to it, like Attention.Forward. [n, n_embd] of each
 func (l *mixer) Forward(p *nn.Pass, residual, in compute.Tensor) (x, y compute.Tensor) {
 	if l.delta == nil {
 		return l.latent.Forward(p, residual, in)

@@ -34,7 +34,7 @@ type moeSpec struct {
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
 	mtp              MTPInputs
-	// attention, if it is set, adds what is special in the family's attention.
+	// attention, if set, adds the family's variations to attention.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
 	// group, if it is set, binds the experts that others share in groups.
 	group func(m *moe, b *nn.Binder, x *nn.Experts)
@@ -47,7 +47,7 @@ func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
 	return readMoE(k, spec).rotate(k, b).bind(k, b)
 }
 
-// readMoE reads the hyperparameters of a plain decoder with experts, but for windows and rotations.
+// readMoE reads the hyperparameters of a plain decoder with experts, except windows and rotations.
 func readMoE(k *nn.Keys, spec moeSpec) *moe {
 	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.ActivationOr(spec.act, ""), scores: k.Scores(nn.Scores{})}
 	x := &m.spec.experts
@@ -64,7 +64,7 @@ func (m *moe) readRope(k *nn.Keys) nn.RopeSpec {
 	return k.Rope(nn.RopeSpec{Style: m.spec.style, Dims: m.key(), Trained: m.context})
 }
 
-// rotate reads how heads are rotated, in all layers alike.
+// rotate reads the rotation of heads, which is the same in all layers.
 func (m *moe) rotate(k *nn.Keys, b *nn.Binder) *moe {
 	rope := m.readRope(k)
 	m.rope = b.Rope(rope, b.RopeFactors(rope))

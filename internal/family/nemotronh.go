@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// nemotronH is Nemotron-H, Nemotron Nano 2 and Nemotron 3: each block is one part that reads the norm of the residual.
+// nemotronH is Nemotron-H, Nemotron Nano 2 and Nemotron 3. Each block is one part that reads the norm of the residual.
 // Most are selective state spaces, or feed-forward layers or experts with squared ReLU and without a gate, so that many
-// neurons are zero; a few have grouped-query attention without positions.
+// neurons are zero. A few have grouped-query attention without positions.
 //
 // Sources: NVIDIA 2025, Nemotron-H; NVIDIA 2025, Nemotron 3 Nano.
 type nemotronH struct {

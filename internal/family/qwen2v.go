@@ -71,8 +71,8 @@ func (m *qwen2Tower) Show(of *picture.Image) ([]Part, error) {
 	return []Part{{Text: "<|vision_start|>"}, {View: v}, {Text: "<|vision_end|>"}}, nil
 }
 
-// windows returns the numbers of a picture's blocks window after window, and of each patch, in this order, the patches of
-// its window. It returns nothing where there are no windows.
+// windows returns the numbers of a picture's blocks window after window and, for each patch in this order, the patches
+// of its window. It returns nothing without windows.
 func (m *qwen2Tower) windows(across, down int) (blocks []int, bounds []compute.Bounds) {
 	if m.window == 0 {
 		return nil, nil

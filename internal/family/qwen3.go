@@ -68,13 +68,13 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	for i := range m.blocks {
 		p.Layer(i, x) // gives back what the layer before took of the pool of activations
 		x = m.blocks[i].Forward(p, x)
-		p.InsertDeep(x, i, m.embed.Deep) // adds features of pictures, in Qwen3-VL alone
+		p.InsertDeep(x, i, m.embed.Deep) // adds features of pictures, only in Qwen3-VL
 	}
 	return x
 }
 
 func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	// The last layer continues only with the rows whose logits are wanted, so x changes, too.
+	// The last layer continues only with the rows that need logits, so x changes, too.
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))

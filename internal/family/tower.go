@@ -13,8 +13,8 @@ import (
 type Tower interface {
 	// Show returns what a prompt has in place of a picture: texts, such as the tokens around it, and views of it.
 	Show(m *picture.Image) ([]Part, error)
-	// Forward returns the rows of a view, as many as its Rows says, or its Order names. Its operations are the same for
-	// all views of as many patches. [rows, width]
+	// Forward returns the rows of a view, as many as its Rows says, or its Order names. Views with the same number of
+	// patches have the same operations. [rows, width]
 	Forward(p *nn.Pass, v *View) compute.Tensor
 	// Sizes returns how large views may become.
 	Sizes() TowerSizes
@@ -36,7 +36,7 @@ type View struct {
 	Rows         int       // rows for the text model
 	Order        []int32   // [Rows] for each row, its number in Forward's result, or -1 for Break; nil: they are Forward's, in its order
 	Break        []float32 // [width] the row between others
-	Across, Down int       // the grid of Rows, if a text model tells columns and lines apart (M-RoPE): Down lines of Across rows; 0: one after another
+	Across, Down int       // the grid of Rows, if a text model distinguishes columns and lines (M-RoPE): Down lines of Across rows; 0: one after another
 	Mutual       bool      // in the text model the view's rows all see each other
 }
 
@@ -45,7 +45,7 @@ type TowerSizes struct {
 	Width   int  // numbers in a row for the text model
 	Patches int  // patches of the largest view
 	Rows    int  // rows of the largest view
-	Axes    bool // the text model has to tell rows' columns and lines apart (M-RoPE), see View.Across
+	Axes    bool // the text model distinguishes rows' columns and lines (M-RoPE), see View.Across
 	Mutual  bool // see View.Mutual
 }
 

@@ -48,7 +48,7 @@ func readTower(k *nn.Keys) towerKeys {
 	return t
 }
 
-// geluErf makes GELU the one by erf, in towers that have it so: files name both forms alike.
+// geluErf selects the GELU with erf, for towers that use it: files have one name for both forms.
 func (t *towerKeys) geluErf() {
 	if t.act.Kind == compute.GELU {
 		t.act.Kind = compute.GELUErf
@@ -116,7 +116,7 @@ type vitSpec struct {
 	bias     nn.Presence   // biases of the products
 	times    int           // filters of a patch, for pictures that follow one another; 0: one
 	unbiased bool          // the patches' bias is not added by their product
-	every    int           // each every-th layer alone sees the whole picture, the others View.Bounds; 0: all see it
+	every    int           // only every every-th layer sees the whole picture, the others View.Bounds; 0: all see it
 }
 
 // newViT binds the blocks, and the filter of the patches. b is for all tensors of the file.

@@ -11,8 +11,8 @@ import (
 // Sample is the number of first bytes that Wrong needs at most.
 const Sample = 512
 
-// Wrong says what a file with this beginning is if it is no GGUF file, and what to do about it, for a message after the
-// file's name; empty: it is unknown. The whole file may be given.
+// Wrong describes a file with this beginning that is not a GGUF file, with advice, for a message after the file's name;
+// empty: unknown. The whole file may be given.
 func Wrong(head []byte) string {
 	head = head[:min(len(head), Sample)]
 	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWrong: what people have in place of a model is recognised, and the line says what to do.
+// TestWrong: files that people confuse with models are recognised, and the line gives advice.
 func TestWrong(t *testing.T) {
 	for head, want := range map[string]string{
 		"": "download it again",

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// dialect describes how another program writes the models of one architecture: its names for llama.cpp's keys and
-// tensors, and what its files leave out. Everything above this package knows only llama.cpp's names.
+// dialect describes how another program writes the models of one architecture: its names of llama.cpp's keys and
+// tensors, and what its files lack. Packages above this one know only llama.cpp's names.
 //
-// Source: what Ollama's converters write, and what it changes for llama.cpp when it loads such a file (llama/compat).
+// Source: Ollama's converters, and its changes for llama.cpp when it loads such a file (llama/compat).
 type dialect struct {
 	arch  string            // llama.cpp's name of the architecture; empty: the same
 	parts map[string]string // parts of tensors' names between dots

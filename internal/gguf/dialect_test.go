@@ -42,7 +42,7 @@ func TestDialectEmbeddings(t *testing.T) {
 	}
 }
 
-// TestDialectStretch: Gemma 3's large models in Ollama's form say nothing of how their context is stretched.
+// TestDialectStretch: Ollama's files of Gemma 3's large models lack the keys of context scaling.
 func TestDialectStretch(t *testing.T) {
 	for context, want := range map[uint32]float64{32768: 0, 131072: 8} {
 		f := described(t, []KV{{archKey, "gemma3"}, {"gemma3.context_length", context}}, "token_embd.weight")
@@ -52,8 +52,8 @@ func TestDialectStretch(t *testing.T) {
 	}
 }
 
-// TestDialectTokenizers: the pre-tokenizer of models whose files name none or the default, and normalizations written
-// as base64, a character a text.
+// TestDialectTokenizers: the pre-tokenizer of models with files that name none or the default, and normalizations in
+// base64, one character per text.
 func TestDialectTokenizers(t *testing.T) {
 	tokens := make([]string, 128010)
 	for i := range tokens {
@@ -77,7 +77,7 @@ func TestDialectTokenizers(t *testing.T) {
 	}
 }
 
-// TestDialectKeeps: what a file has by llama.cpp's names stays, and files that hold no text model stay as they are.
+// TestDialectKeeps: llama.cpp's names stay, and files without a text model do not change.
 func TestDialectKeeps(t *testing.T) {
 	f := described(t, []KV{{archKey, "gptoss"}, {"gptoss.rope.freq_base", float32(1)}, {"gpt-oss.rope.freq_base", float32(2)}}, "token_embd.weight", "blk.0.attn_out.weight", "blk.0.attn_output.weight")
 	if v, _, err := f.Float("gpt-oss.rope.freq_base"); v != 2 || err != nil {

@@ -25,7 +25,7 @@ func (f *File) Digest() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// DigestOf is Digest of some of f's tensors alone: metadata that is changed, or overridden for a run, does not change it.
+// DigestOf is Digest of some of f's tensors. Changed or overridden metadata does not affect it.
 func (f *File) DigestOf(tensors []*Tensor) [sha256.Size]byte {
 	h := sha256.New()
 	f.samples(h, tensors)

@@ -25,7 +25,7 @@ func TestOpenRefusesFIFO(t *testing.T) {
 	}
 }
 
-// A pipe is neither read nor replaced, and no tensor is asked for its bytes.
+// TestCreateFIFO: a pipe is neither read nor replaced, and no tensor is read for it.
 func TestCreateFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {

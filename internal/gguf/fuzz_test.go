@@ -65,7 +65,7 @@ func equal(a, b any) bool {
 	return true
 }
 
-// FuzzParse: no input panics; every error is one line that names the file; what is accepted lies inside the file and
+// FuzzParse: no input panics; every error is one line with the file's name; accepted data is inside the file and
 // survives being written and parsed again.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []raw{small(2), small(3), everyKind(), append(raw("PWRI"), small(3)[4:]...)} {

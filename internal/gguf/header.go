@@ -183,7 +183,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 	return info{t: t, at: at, offset: offset, bytes: size}, nil
 }
 
-// tensorBytes returns the stored size of a tensor; the error says what is wrong with its type or shape.
+// tensorBytes returns the stored size of a tensor, or an error about its type or shape.
 func tensorBytes(t quant.Type, shape []int) (int, error) {
 	if !t.InFiles() {
 		return 0, fmt.Errorf("its elements are of %s, which is not supported: take the model in another type; supported are %s", t, quant.Supported())
@@ -236,7 +236,7 @@ func (f *File) place(r *reader, infos []info) error {
 	return nil
 }
 
-// misplaced returns reason, why a tensor takes more bytes than the file has for it, with what else may be the cause for
+// misplaced returns reason, why a tensor takes more bytes than the file has for it, with another possible cause for
 // type t.
 func misplaced(t quant.Type, reason string) string {
 	if t == quant.Q2_0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestKinds: a file replaces one of the same kind, and no file of another one, as llama.cpp's keys tell them apart.
+// TestKinds: a file replaces only one of the same kind, according to llama.cpp's keys.
 func TestKinds(t *testing.T) {
 	model := []Source{{"w", quant.F32, []int{2}, func(w io.Writer) error { _, err := w.Write(make([]byte, 8)); return err }}}
 	kinds := map[string]struct {

@@ -29,8 +29,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestDontNeed drops pages whose start and end are not a page's: the bytes must come back from the file, and
-// neighbours must be untouched.
+// TestDontNeed drops an unaligned range: its bytes must come back from the file, and neighbouring pages must stay.
 func TestDontNeed(t *testing.T) {
 	var in []Source
 	want := map[string][]byte{}
@@ -61,7 +60,7 @@ func TestDontNeed(t *testing.T) {
 	}
 }
 
-// TestPopulateSteps: progress grows step by step to the sum of all mappings.
+// TestPopulateSteps: progress grows in steps to the sum of all mappings.
 func TestPopulateSteps(t *testing.T) {
 	f := &File{mappings: [][]byte{make([]byte, populateStep+1), make([]byte, 5)}} // never unmapped
 	var seen []int64

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMetadataLimit: a sparse file of 10 GiB, which takes no room on a disk, makes the reader hold no more than its
+// TestMetadataLimit: a sparse file of 10 GiB, which takes no room on a disk, does not make the reader exceed its memory
 // limit.
 func TestMetadataLimit(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -52,7 +52,7 @@ func TestGetters(t *testing.T) {
 	}
 }
 
-// TestGettersRefuse: a wrong type names file and key; an absent key is not an error.
+// TestGettersRefuse: a wrong type is an error with file and key; a missing key is none.
 func TestGettersRefuse(t *testing.T) {
 	f := keyed(t)
 	getters := map[string]func(string) (bool, error){
@@ -106,7 +106,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestNumbersOfAnyType: what a number means does not depend on the type that its writer chose.
+// TestNumbersOfAnyType: numbers have the same meaning in every type.
 func TestNumbersOfAnyType(t *testing.T) {
 	for _, v := range []any{uint8(3), int8(3), uint16(3), int16(3), uint32(3), int32(3), uint64(3), int64(3), float32(3), float64(3)} {
 		f := &File{index: map[string]int{}}
@@ -143,7 +143,7 @@ func TestNumbersOfAnyType(t *testing.T) {
 	}
 }
 
-// TestTextsOfAnyEncoding: a description in another encoding is read with U+FFFD for what is not UTF-8, a token as it is.
+// TestTextsOfAnyEncoding: a description in another encoding is read with U+FFFD for invalid UTF-8, a token unchanged.
 func TestTextsOfAnyEncoding(t *testing.T) {
 	f, err := Parse("m.gguf", start(3, 0, 2).key("d", kindString).text("caf\xe9 \xff\xfe!").key("t", kindArray).u32(kindString).u64(2).text("\xe9").text("é"))
 	if err != nil {

@@ -49,7 +49,7 @@ func (f *File) Lock() error {
 	return nil
 }
 
-// touch reads one byte of every page; not inlined, where the compiler would drop reads of which it sees no use.
+// touch reads one byte of every page. It is not inlined, because the compiler would drop reads without use.
 //
 //go:noinline
 func touch(b []byte) (x byte) {

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// reader walks a file's bytes and remembers its position for errors. Every length is checked against what is left
-// before anything is read or allocated.
+// reader walks a file's bytes and remembers its position for errors. It checks every length against the rest before it
+// reads or allocates anything.
 type reader struct {
 	path string
 	data []byte
@@ -63,7 +63,7 @@ func (r *reader) u64(what string) (uint64, error) {
 	return binary.LittleEndian.Uint64(b), nil
 }
 
-// count reads a number of items that take at least size bytes each of what is left.
+// count reads a number of items, each with at least size bytes in the rest of the file.
 func (r *reader) count(size int, what string) (int, error) {
 	at := r.at
 	n, err := r.u64(what)
@@ -248,7 +248,7 @@ func numbers[T any](r *reader, n, size int, what string) ([]T, error) {
 	return out, nil
 }
 
-// list reads n values one by one, because each is checked or has a length of its own.
+// list reads n values one by one, because each is checked or has its own length.
 func list[T any](r *reader, kind uint32, n int, what string, depth int) ([]T, error) {
 	var element T
 	if err := r.hold(n, int(unsafe.Sizeof(element)), what); err != nil {

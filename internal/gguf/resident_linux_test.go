@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// resident returns how many bytes of the mapping of path lie in this process's memory, by the kernel's account.
+// resident returns how many bytes of the mapping of path are in this process's memory, according to the kernel.
 func resident(t *testing.T, path string) int { return account(t, path, "Rss:") }
 
 // account returns one field of the kernel's account of the mapping of path, in bytes.
@@ -59,7 +59,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestResident: Populate brings all of the file in, DontNeed lets a tensor's whole pages go and keeps its neighbours.
+// TestResident: Populate reads all of the file, DontNeed drops a tensor's whole pages and keeps its neighbours.
 func TestResident(t *testing.T) {
 	const mib = 1 << 20
 	path := filepath.Join(t.TempDir(), "m.gguf")

@@ -9,7 +9,7 @@ import (
 
 var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
-// Parts returns the names of all parts of the split file with this first part, or the name alone.
+// Parts returns the names of all parts of the split file with this first part, or only the name.
 func Parts(path string) []string {
 	m := partName.FindStringSubmatch(path)
 	if m == nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// streamSlots is the number of layers that a Stream has in memory: the one that is computed, and two that are read
-	// meanwhile.
+	// streamSlots is the number of layers that a Stream holds in memory: the one that is computed, and two that are
+	// read meanwhile.
 	streamSlots = 3
 	// streamPiece is what a Stream reads at a time. [bytes]
 	streamPiece = 1 << 20
@@ -215,7 +215,7 @@ func (s *Stream) read(at int) {
 	s.reader.Read(y.pieces...)
 }
 
-// Close ends what is being read and frees the memory. s may be nil.
+// Close stops reading and frees the memory. s may be nil.
 func (s *Stream) Close() {
 	if s != nil && s.reader != nil {
 		_ = s.reader.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// streamedFile returns a file of so many layers, each of two tensors of random bytes, one of which is read in two pieces.
+// streamedFile returns a file of this many layers, each with two tensors of random bytes. One of them is read in two
+// pieces.
 func streamedFile(t *testing.T, layers int) (f *File, tensors [][]*Tensor) {
 	t.Helper()
 	random := rand.NewChaCha8([32]byte{2})
@@ -40,8 +41,8 @@ func streamedFile(t *testing.T, layers int) (f *File, tensors [][]*Tensor) {
 	return f, tensors
 }
 
-// TestStream: a layer's tensors are in memory when it begins, at places that do not change, and until the next one
-// begins, in whatever order layers begin; the memory is that of three layers at most.
+// TestStream: a layer's tensors are in memory, at fixed places, from its beginning to that of the next one, in any
+// order of layers. The memory is that of three layers at most.
 func TestStream(t *testing.T) {
 	const most = 8
 	f, all := streamedFile(t, most)

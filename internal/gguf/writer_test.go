@@ -111,7 +111,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateRefuses: what Parse would refuse is not written, and an older file stays as it was, alone.
+// TestCreateRefuses: files that Parse would refuse are not written, and an older file stays unchanged, without
+// temporary files.
 func TestCreateRefuses(t *testing.T) {
 	f32 := func(shape ...int) []Source { return []Source{bytesOf("w", quant.F32, shape, make([]byte, 16))} }
 	vast := f32(1 << 59)[0] // 2^61 bytes: four pass what a file's offsets can say

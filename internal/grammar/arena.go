@@ -173,7 +173,7 @@ func (r *arena) begin() {
 	clear(r.seen)
 }
 
-// top adds stack i to the set, and the stacks it may return to.
+// top adds stack i and the stacks it may return to to the set.
 func (r *arena) top(i int32) {
 	for i >= 0 && r.err == nil && r.stamp[i] != r.epoch {
 		r.stamp[i] = r.epoch
@@ -211,7 +211,7 @@ func (r *arena) intern() int32 {
 	return s
 }
 
-// single returns the state of stack i alone and the stacks it may return to.
+// single returns the state of stack i with the stacks it may return to.
 func (r *arena) single(i int32) int32 {
 	r.begin()
 	r.top(i)
@@ -369,11 +369,10 @@ func (r *arena) adopt(o *arena, s int32) int32 {
 	return r.intern()
 }
 
-// classes divides the 256 bytes into those that the grammar never distinguishes.
+// classes divides the 256 bytes into groups that the grammar never distinguishes.
 type classes struct {
 	of     [256]uint8
 	sample []byte // a byte of each class
-	single []bool // the class has one byte
 	n      int
 }
 
@@ -391,10 +390,8 @@ func newClasses(a *automaton) *classes {
 	c := &classes{}
 	for b := range 256 {
 		if b == 0 || cut[b] {
-			c.sample, c.single = append(c.sample, byte(b)), append(c.single, true)
+			c.sample = append(c.sample, byte(b))
 			c.n++
-		} else {
-			c.single[c.n-1] = false
 		}
 		c.of[b] = uint8(c.n - 1)
 	}

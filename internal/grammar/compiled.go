@@ -19,7 +19,7 @@ const (
 // Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share its caches.
 type Compiled struct {
 	vocabulary *Vocabulary
-	literals   []int32 // the tokens of the automaton's literals, none for those that the vocabulary lacks; nil if it lacks all
+	literals   []int32 // the tokens of the automaton's literals, without those that the vocabulary lacks; nil if it lacks all
 
 	size atomic.Int64 // see Bytes
 
@@ -126,7 +126,7 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// enter brings the state into the compiled grammar's present arena; its mu is held.
+// enter moves the state into the compiled grammar's present arena; its mu is held.
 func (s *State) enter() error {
 	s.c.enter(s.ctx)
 	if s.arena != s.c.arena && s.id != dead {
@@ -248,7 +248,7 @@ func (s *State) Accept(id int32) error {
 	return fmt.Errorf("token %d (%q) is not what the grammar allows here", id, v.pieces[id])
 }
 
-// advance goes on with a token and reports whether it may come.
+// advance reads a token and reports whether it is allowed.
 func (s *State) advance(id int32) (bool, error) {
 	if s.ended {
 		return false, nil
@@ -329,40 +329,4 @@ func (s *State) CanEnd() bool {
 // Done reports whether the text is complete and nothing but its end can follow.
 func (s *State) Done() bool {
 	return !s.free() && (s.ended || s.done)
-}
-
-// maxForced bounds what Forced returns: a grammar may force more than anyone wants.
-const maxForced = 4096
-
-// Forced returns the bytes that must come next, or none if there is a choice or the text may end.
-func (s *State) Forced() []byte {
-	if s.free() || s.ended || len(s.c.literals) > 0 {
-		return nil
-	}
-	s.c.mu.Lock()
-	defer s.c.leave()
-	if s.enter() != nil {
-		return nil
-	}
-	r := s.arena
-	var out []byte
-	for at := s.id; len(out) < maxForced && !r.returned[at]; {
-		only, to := int32(-1), int32(dead)
-		for c := range int32(r.classes.n) {
-			t := r.step(at, c)
-			if t == dead {
-				continue
-			}
-			if only >= 0 || !r.classes.single[c] {
-				return out
-			}
-			only, to = c, t
-		}
-		if only < 0 || r.err != nil {
-			return out
-		}
-		out = append(out, r.classes.sample[only])
-		at = to
-	}
-	return out
 }

@@ -38,7 +38,7 @@ func Sequence(parts ...Expr) Expr { return Expr{sequence(bare(parts)...)} }
 // Choice matches one of the parts; without parts, nothing.
 func Choice(parts ...Expr) Expr { return Expr{choice(bare(parts)...)} }
 
-// Repeat matches least to most texts of e, one after the other; a negative most is no bound.
+// Repeat matches least to most texts of e in a row; a negative most means no limit.
 func Repeat(e Expr, least, most int) Expr { return Expr{repeat(e.e, least, max(most, unbounded))} }
 
 // Optional is a text of e, or nothing.
@@ -143,8 +143,8 @@ func (s *Schema) Part(pointer string) (Expr, error) {
 	return Expr{e}, nil
 }
 
-// PythonPart is Part with Python's literals beside JSON's: True, False and None, and single quotes around strings that
-// have no other bound than an enum.
+// PythonPart is Part with Python's literals in addition to JSON's: True, False and None, and single quotes around
+// strings that have no other constraint than an enum.
 func (s *Schema) PythonPart(pointer string) (Expr, error) {
 	s.c.python = true
 	defer func() { s.c.python = false }()

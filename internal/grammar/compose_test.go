@@ -37,7 +37,8 @@ func TestComposedGrammars(t *testing.T) {
 	}
 }
 
-// TestPythonParts: a part may have Python's literals beside JSON's, and another part of the same schema has JSON's alone.
+// TestPythonParts: a part may have Python's literals in addition to JSON's, and another part of the same schema only
+// JSON's.
 func TestPythonParts(t *testing.T) {
 	b := NewBuilder(t.Context())
 	s, err := b.Schema([]byte(`{"type":"array","items":{"anyOf":[{"type":["string","boolean","null"]},{"type":"object","properties":{"a":{"enum":["it's\"",1]},"b":{"type":"string","maxLength":1}}}]}}`))

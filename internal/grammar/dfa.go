@@ -157,7 +157,7 @@ type ways struct {
 	m     *meter
 	by    map[[2]int]int // index in all
 	all   []wayTo[[2]int]
-	mixed []bool // [len(all)] the set has been joined with others, and is to be normalised
+	mixed []bool // [len(all)] the set was joined with others, and has to be normalised
 }
 
 func (w *ways) add(to [2]int, ranges []runeRange) {

@@ -202,17 +202,6 @@ func TestLazyGrammarBeginsAtItsTrigger(t *testing.T) {
 	}
 }
 
-func TestForcedBytes(t *testing.T) {
-	c := mustCompile(t, mustParse(t, `root ::= "abc" ("de" "f" [g] | "dez") "!"`), byteVocabulary(t))
-	s := c.NewState(t.Context())
-	if got := string(s.Forced()); got != "abcde" {
-		t.Errorf("forced %q, want abcde", got)
-	}
-	if ok, _ := s.advanceText([]byte("abcdez")); !ok || string(s.Forced()) != "!" {
-		t.Errorf("forced %q, want !", s.Forced())
-	}
-}
-
 // A full arena is dropped, and states of the old one go on in the new one.
 func TestStatesOutliveTheirArena(t *testing.T) {
 	v := byteVocabulary(t, "((", "))")

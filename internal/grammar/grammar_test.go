@@ -199,7 +199,7 @@ func TestTextsAreThoseOfTheDefinition(t *testing.T) {
 	}
 }
 
-// bruteForce checks the state's mask by trying each token. It returns what is allowed, or nothing where the grammar is
+// bruteForce checks the state's mask by trying each token. It returns the allowed ones, or nothing if the grammar is
 // too ambiguous.
 func bruteForce(t *testing.T, s *State) []int32 {
 	t.Helper()

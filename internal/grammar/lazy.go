@@ -156,7 +156,7 @@ func (l *lazy) occurrences(old int) []int {
 	return slices.Compact(found)
 }
 
-// advanceText goes on with text and reports whether the grammar allows it.
+// advanceText reads text and reports whether the grammar allows it.
 func (s *State) advanceText(text []byte) (bool, error) {
 	s.c.mu.Lock()
 	defer s.c.leave()

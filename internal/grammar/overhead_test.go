@@ -17,7 +17,7 @@ import (
 // A load is a grammar with a text that it allows.
 type load struct {
 	name    string
-	compile func(t testing.TB, v *grammar.Vocabulary) func() sample.Constraint // reads and compiles it; what is returned begins a sequence
+	compile func(t testing.TB, v *grammar.Vocabulary) func() sample.Constraint // reads and compiles it; the returned function begins a sequence
 	text    string
 }
 
@@ -143,7 +143,7 @@ const (
 	overheadLimit = 500 * time.Microsecond // a token, masks computed for the first time: 2 % of a 1B model's on two cores, 25 ms (docs/benchmarks/2026-11-server.md)
 )
 
-// TestOverhead: grammars are compiled in time, and cost little of a token's time also while their masks are new.
+// TestOverhead: grammars compile in time, and cost little of a token's time even while their masks are new.
 func TestOverhead(t *testing.T) {
 	tokens, ends := enlarged(t, 128*1024)
 	v := newSpeaker(t, tokens, ends)

@@ -84,8 +84,8 @@ func shown(pattern string) string {
 	return pattern[:end] + "…"
 }
 
-// written returns how many parts an expression has when its repetitions are written out, up to a number above
-// maxProgram, and the smallest expression within it that has too many.
+// written returns how many parts an expression has with its repetitions expanded, up to a number above maxProgram, and
+// the smallest expression in it that has too many.
 func written(re *syntax.Regexp) (n int, largest *syntax.Regexp) {
 	n = 1 + len(re.Rune)*btoi(re.Op == syntax.OpLiteral)
 	for _, s := range re.Sub {
@@ -271,7 +271,7 @@ func (s *subsets) divide(classes [][]runeRange) {
 	for i, l := range s.letters {
 		s.letters[i] = normalise(l)
 	}
-	s.letters = slices.DeleteFunc(s.letters, func(l []runeRange) bool { return len(l) == 0 }) // surrogates alone
+	s.letters = slices.DeleteFunc(s.letters, func(l []runeRange) bool { return len(l) == 0 }) // only surrogates
 	for _, c := range classes {
 		if s.m.within(len(s.letters)*4) != nil {
 			return

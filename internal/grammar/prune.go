@@ -51,7 +51,7 @@ func (a *automaton) shorten() {
 	}
 }
 
-// pruner finds live nodes backwards from those that accept. It looks at each edge twice.
+// pruner finds live nodes, backwards from accepting ones. It looks at each edge twice.
 type pruner struct {
 	a          *automaton
 	live       []bool          // [nodes] the end of the procedure can be reached

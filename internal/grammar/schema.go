@@ -70,7 +70,7 @@ type schemas struct {
 // maxLoose bounds how many keywords that constrain nothing are named.
 const maxLoose = 32
 
-// loosen says that something of a schema is not supported: as an error, or in c.loose, and the caller goes on without.
+// loosen reports an unsupported part of a schema: as an error, or in c.loose, and then the caller ignores it.
 func (c *schemas) loosen(format string, values ...any) error {
 	err := fmt.Errorf(format, values...)
 	if !c.tolerant {
@@ -375,7 +375,7 @@ func (c *schemas) plain(v *value, path string) (*expr, error) {
 	return choice(subs...), nil
 }
 
-// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about.
+// typesOf returns the types that a schema allows. Without a type, it is those of its keywords.
 func typesOf(v *value, path string) ([]string, error) {
 	var named []string
 	switch t := v.get("type"); {
@@ -445,7 +445,7 @@ func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, e
 	return choice(subs...), nil
 }
 
-// scalar returns the spellings of a value. Only one that is no object and no list has Python's, too.
+// scalar returns the spellings of a value, with Python's if it is neither an object nor a list.
 func (c *schemas) scalar(v *value) *expr {
 	text := v.json()
 	if !c.python {

@@ -12,7 +12,7 @@ var looseCases = []struct {
 	valid, invalid []string
 	loose          []string
 }{
-	{ // zod: a string with checks of its own
+	{ // zod: a string with custom checks
 		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"email":{"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.@]+$"}},"required":["email"],"additionalProperties":false}`,
 		[]string{`{"email":"a@b.de"}`},
 		[]string{`{"email":"a"}`, `{"email":1}`, `{}`},
@@ -30,7 +30,7 @@ var looseCases = []struct {
 		[]string{`{"pet":{"kind":"cow"}}`},
 		nil,
 	},
-	{ // pydantic: formats that are notes, and lengths beyond what is counted
+	{ // pydantic: formats that are only notes, and lengths beyond the limit of counting
 		`{"type":"object","properties":{"path":{"format":"path","type":"string"},"data":{"format":"binary","type":"string","maxLength":100000000},"tags":{"items":{"type":"string"},"type":"array","uniqueItems":true}},"required":["path","data","tags"]}`,
 		[]string{`{"path":"/a","data":"x","tags":["a"]}`},
 		[]string{`{"path":1,"data":"x","tags":[]}`, `{"path":"","data":"","tags":[1]}`},
@@ -80,7 +80,7 @@ var looseCases = []struct {
 	},
 }
 
-// TestLooseSchemas: what is not supported constrains nothing and is named, and everything else holds.
+// TestLooseSchemas: unsupported parts constrain nothing and are named, and everything else holds.
 func TestLooseSchemas(t *testing.T) {
 	v := byteVocabulary(t)
 	for _, k := range looseCases {

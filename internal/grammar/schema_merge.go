@@ -253,8 +253,8 @@ func (c *schemas) mergeProperties(out, a, b *value, path string) (*value, error)
 	return out, nil
 }
 
-// disjoint tells loosen that the schemas of a oneOf may not be disjoint: a value could be valid by two of them, which
-// oneOf forbids.
+// disjoint calls loosen if the schemas of a oneOf may overlap: a value could be valid by two of them, which oneOf
+// forbids.
 func (c *schemas) disjoint(list *value, path string) error {
 	if list.kind != '[' {
 		return fmt.Errorf("%s: a list of schemas belongs here", path)

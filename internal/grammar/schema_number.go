@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Digits of numbers without bounds: as many as 64 bits distinguish, so that a model cannot write digits for ever.
+// Digits of numbers without bounds: as many as 64 bits distinguish, so that a model cannot write digits forever.
 const (
 	integerDigits  = 18
 	fractionDigits = 16
@@ -69,7 +69,7 @@ func (c *schemas) integer(v *value, path string) (*expr, error) {
 		if !ok || r.Sign() <= 0 {
 			return nil, fmt.Errorf("%s/multipleOf: a number above 0 belongs here, not %s", path, m)
 		}
-		n := r.Num() // a whole number is a multiple of n/d in lowest terms if it is one of n
+		n := r.Num() // an integer is a multiple of n/d in lowest terms if it is a multiple of n
 		if n.Cmp(big.NewInt(maxModulus)) > 0 {
 			err = c.loosen("%s: multipleOf %s is not supported; at most %d", path, m, maxModulus)
 		} else if step = n.Int64(); step > 1 && (l.lo != nil || l.hi != nil) {
@@ -314,7 +314,7 @@ func split(r *big.Rat) (*big.Int, string) {
 	return n, strings.TrimRight(digits, "0")
 }
 
-// bound holds the digits that those after a point are compared with; low and high say whether they are equal to the
+// bound holds the digits with which those after a point are compared; low and high say whether they are equal to the
 // bound so far.
 type bound struct {
 	lo, hi         string

@@ -261,8 +261,8 @@ func isNamed(names *value) bool {
 	return names != nil && names.kind == '{' && len(names.without(annotations...).keys) > 0
 }
 
-// items returns the arrays that are valid by v. Without a schema for them, no items follow those that a list has
-// schemas for, unless minItems asks for some.
+// items returns the arrays that are valid by v. Without a schema for further items, there are none after those of a
+// list, unless minItems requires some.
 func (c *schemas) items(v *value, path string) (*expr, error) {
 	least, most, err := c.sizes(v, "minItems", "maxItems", path)
 	if err != nil {

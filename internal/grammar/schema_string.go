@@ -116,7 +116,7 @@ func (c *schemas) text(v *value, path string) (*expr, error) {
 		for _, e := range list(f) {
 			p, ok := formats[e.text]
 			if ok {
-				patterns = append([]string{"^(" + p + ")$"}, patterns...) // the others are dropped for this one if all are too large
+				patterns = append([]string{"^(" + p + ")$"}, patterns...) // if all are too large, only this one stays
 			} else if !slices.Contains(numericFormats, e.text) {
 				if err := c.loosen("%s: the format %s is not supported", path, e); err != nil {
 					return nil, err

@@ -21,7 +21,7 @@ func utf8Sequences(ranges []runeRange, emit func([]byteRange)) {
 	}
 }
 
-// sameLength does it for a range whose code points all take the same number of bytes.
+// sameLength does this for a range of code points with the same number of bytes.
 func sameLength(lo, hi rune, emit func([]byteRange)) {
 	n := utf8.RuneLen(lo)
 	for bits := 6; bits < 6*n; bits += 6 {

@@ -47,8 +47,8 @@ func largeVocabulary(t testing.TB) *grammar.Vocabulary {
 	return vocabulary(t, tokens, ends)
 }
 
-// enlarged returns so many tokens, as large as those of today's models: Falcon's 65k, and beside them pairs of its
-// frequent ones, which is how byte-pair encoding makes new ones.
+// enlarged returns size tokens, as many as in today's models: Falcon's 65k, and pairs of its frequent ones, which is
+// how byte-pair encoding makes new ones.
 func enlarged(t testing.TB, size int) (tokens [][]byte, ends []int32) {
 	t.Helper()
 	tokens, ends = sharedTokens(t, "falcon")

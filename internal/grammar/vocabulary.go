@@ -9,7 +9,7 @@ import (
 // Vocabulary is the tokens of a tokenizer as bytes. It is immutable and safe for concurrent use.
 type Vocabulary struct {
 	size    int
-	pieces  [][]byte         // [size] the bytes of each token; empty for those that stand for no text
+	pieces  [][]byte         // [size] the bytes of each token; empty for tokens without text
 	ends    []int32          // tokens that end a text
 	isEnd   map[int32]bool   // of ends
 	special map[string]int32 // tokens that only a token literal matches, by their text

@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// worked compiles a schema, or a grammar where it begins with its root, and returns what it took.
+// worked compiles a schema, or a grammar if it begins with its root, and returns its cost.
 func worked(ctx context.Context, text string) (*Grammar, *meter, error) {
 	m := newMeter(ctx)
 	if strings.HasPrefix(text, "root") {
@@ -126,8 +126,8 @@ var grown = map[string]func(n int) string{
 	},
 }
 
-// TestWorkGrowsWithTheText holds that compiling twice as much takes about twice the steps and the memory, by what the
-// meter counts, and that the meter counts what is done: little memory is allocated for a step.
+// TestWorkGrowsWithTheText: compiling twice as much takes about twice the steps and the memory, according to the meter.
+// The meter counts all work: little memory is allocated per step.
 func TestWorkGrowsWithTheText(t *testing.T) {
 	const n = 1000
 	for name, text := range grown {
@@ -303,8 +303,8 @@ func (w writer) follow(t *testing.T, c *Compiled) (text string, whole bool) {
 	return text, true
 }
 
-// TestPatternsAreThoseOfRegexp compares the automata of patterns, alone, with lengths and two at a time, with Go's
-// regexp, for texts at random.
+// TestPatternsAreThoseOfRegexp compares the automata of patterns, single, with lengths and two at a time, with Go's
+// regexp, for random texts.
 func TestPatternsAreThoseOfRegexp(t *testing.T) {
 	w := writer{rand.New(rand.NewPCG(7, 30))}
 	matches, texts, written := 0, 0, 0
@@ -414,7 +414,7 @@ func (w writer) schema(depth int) string {
 	return `{"properties":{` + properties() + `},"additionalProperties":` + w.schema(depth-1) + `}`
 }
 
-// gbnf returns a grammar whose rules name each other.
+// gbnf returns a grammar with rules that refer to each other.
 func (w writer) gbnf() string {
 	var part func(depth int) string
 	part = func(depth int) string {

@@ -64,9 +64,8 @@ func holdsModel(path string) bool {
 	return arch != "" && !slices.ContainsFunc(heads, func(k companion) bool { return k.arch == arch })
 }
 
-// among returns the file of the kind that goes with a model, among the files of a folder or a repository: one that is
-// named after the model, else the best. strict demands the name where there are other models. It is empty if there is
-// none.
+// among returns the file of the kind that belongs to a model, among the files of a folder or a repository: one named
+// after the model, else the best. strict requires the name if there are other models. It is empty if there is none.
 func (k *companion) among(files []File, model string, strict bool) string {
 	var all, named []string
 	others := map[string]bool{} // models by the part of their names without the type
@@ -109,8 +108,8 @@ func (k *companion) best(files []string, model string) string {
 	return slices.MinFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
 }
 
-// nearest returns those files with the name, without its type, that is nearest to the model's own: a fine-tuned model
-// has its base's name and more, and may have files of its own.
+// nearest returns the files with names, without types, nearest to the model's: a fine-tuned model's name extends its
+// base's, and it may have its own files.
 func (k *companion) nearest(files []string, model string) (near []string) {
 	own, least := len(k.bare(model)), 0
 	for _, f := range files {
@@ -172,7 +171,7 @@ func (h *Hub) along(files []File, model string) (list []File) {
 // also be next to the file that it names.
 func TowerBeside(model string) string { return tower.beside(model) }
 
-// beside returns the path of the file of the kind next to a model's, or next to what it links to, or nothing.
+// beside returns the path of the file of the kind next to a model's file, or next to its link's target, or nothing.
 func (k *companion) beside(model string) string {
 	places := []string{model}
 	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
@@ -198,8 +197,8 @@ func HeadsBeside(model string) (list []string) {
 	return list
 }
 
-// beside returns a model's folder, its files and the model's own, by their paths in the folder. In the hub's cache the
-// folder is that of the repository's commit, with all folders in it.
+// beside returns a model's folder, its files, and the model's own file, by their paths in the folder. In the hub's
+// cache the folder is that of the repository's commit, with its subfolders.
 func beside(model string) (dir string, files []File, own string) {
 	dir, own = filepath.Dir(model), filepath.Base(model)
 	add := func(dir, name string) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTowerBeside: in a folder of several models each has the tower that is named like it, the nearest name first, and
-// those with no such tower have none.
+// TestTowerBeside: in a folder of several models each gets the tower with the nearest name, and models without such a
+// tower get none.
 func TestTowerBeside(t *testing.T) {
 	for _, c := range []struct {
 		files []string

@@ -134,7 +134,7 @@ func (r *repository) ref(name string) (string, bool) {
 	return commit, ok && validCommit(commit)
 }
 
-// commits returns those that anything is known of: main's first, then other branches', then the newest.
+// commits returns the known commits: main's first, then other branches', then the newest.
 func (r *repository) commits() []string {
 	var list []string
 	add := func(commit string) {

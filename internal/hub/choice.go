@@ -77,12 +77,12 @@ func matches(path, tag string) bool {
 	}
 }
 
-// errNoChoice means that a repository, or what is known of it here, lacks what a name asks for.
+// errNoChoice means that a repository, as far as known here, lacks the requested files.
 type errNoChoice struct{ says string }
 
 func (e *errNoChoice) Error() string { return e.says }
 
-// models returns the paths among files that begin a model, in order: those of draft models where there are no others.
+// models returns the paths among files that begin a model, in order: draft models only if there are no others.
 func models(files []File) []string {
 	if list := firsts(files, isModel); len(list) > 0 {
 		return list
@@ -90,7 +90,7 @@ func models(files []File) []string {
 	return firsts(files, isHead)
 }
 
-// firsts returns the paths among files that begin what is chosen, in order.
+// firsts returns the chosen paths among files that begin a model, in order.
 func firsts(files []File, chosen func(File) bool) []string {
 	var list []string
 	for _, f := range files {
@@ -147,7 +147,7 @@ func firstMatch(paths []string, tag string) string {
 	return ""
 }
 
-// parts returns all files of the split model that first begins, or it alone.
+// parts returns all files of the split model that first begins, or only first.
 func parts(files []File, first string) ([]File, error) {
 	byPath := make(map[string]File, len(files))
 	for _, f := range files {

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestHubsOwnClient: the hub's client for JavaScript finds what is pulled where it looks, and what it fetches is found
+// TestHubsOwnClient: the hub's JavaScript client finds pulled files in its cache, and files that it fetched are found
 // here.
 func TestHubsOwnClient(t *testing.T) {
 	testenv.Thorough(t)
@@ -39,7 +39,7 @@ func TestHubsOwnClient(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var found struct{ Files, Warnings []string }
-	last := out[bytes.LastIndexByte(bytes.TrimSpace(out), '\n')+1:] // behind what the client says of its progress
+	last := out[bytes.LastIndexByte(bytes.TrimSpace(out), '\n')+1:] // after the client's progress
 	if err := json.Unmarshal(last, &found); err != nil || len(found.Warnings) > 0 {
 		t.Fatalf("%v: %s", err, out)
 	}

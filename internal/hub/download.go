@@ -201,7 +201,7 @@ func strongTag(s string) bool {
 	return len(s) > 2 && len(s) <= longestETag && s[0] == '"' && s[len(s)-1] == '"' && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// receive downloads what is missing, in as many tries as make progress and a few more.
+// receive downloads the missing bytes. It retries as long as there is progress, and a few times more.
 func (d *download) receive(ctx context.Context) error {
 	pause, tries := firstPause, 0
 	for d.done < d.f.Size {
@@ -238,7 +238,7 @@ func (d *download) receive(ctx context.Context) error {
 // errStalled ends a try that brings nothing any more.
 var errStalled = errors.New("nothing comes any more")
 
-// try asks once for what is missing, and keeps what comes.
+// try requests the missing bytes once, and keeps those that arrive.
 func (d *download) try(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -321,7 +321,7 @@ func (d *download) get(ctx context.Context) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkListed holds an answer of the hub's to what its list says of the file.
+// checkListed compares the hub's answer with its list.
 func (d *download) checkListed(resp *http.Response) error {
 	if resp == nil {
 		return nil
@@ -334,8 +334,8 @@ func (d *download) checkListed(resp *http.Response) error {
 	return nil
 }
 
-// accept reads from an answer's head which bytes it brings, drops the partial download if it brings all, and returns
-// where they end.
+// accept reads from an answer's header which bytes it has, drops the partial download if it has all, and returns their
+// end.
 func (d *download) accept(resp *http.Response) (end int64, err error) {
 	damaged := func(what string) (int64, error) {
 		return 0, failed(ErrDamaged, "%s answers for %s with %s", d.h.o.Endpoint, d.f.Path, what)

@@ -17,7 +17,7 @@ type Options struct {
 	Folder   string            // the cache, with models--user--repo and .locks
 	Token    string            // sent only to Endpoint; empty: none
 	Towers   bool              // Use and Pull bring the file along that shows a model pictures
-	Heads    bool              // likewise the file of a draft model for it
+	Heads    bool              // also choose the file of a draft model for it
 	Offline  bool              // nothing is asked of the network
 	Links    bool              // symbolic links are used if the system has them
 	Note     func(line string) // gets lines about what takes time, such as another process's download; may be nil

@@ -10,8 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// TestHeadsBeside: draft models are found by the names under which they are published, beside the model that they are
-// named after.
+// TestHeadsBeside: draft models are found next to their models, by their published names.
 func TestHeadsBeside(t *testing.T) {
 	for name, c := range map[string]struct {
 		files []string
@@ -93,7 +92,7 @@ func fill(t *testing.T, dir string, files []string) {
 	}
 }
 
-// TestAssistantsListed: a folder's models include those that are named like draft models, and no draft models.
+// TestAssistantsListed: a folder's list has models with names like those of draft models, and no draft models.
 func TestAssistantsListed(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, []string{"gemma-4-12b-it-Q8_0.gguf", "gemma-4-12b-it-assistant-Q8_0.gguf", "gemma-4-12b-it-MTP-Q8_0.gguf"})
@@ -110,8 +109,8 @@ func TestAssistantsListed(t *testing.T) {
 	}
 }
 
-// TestHeadsAlong: a repository's draft model comes along with its model, alone where the repository has nothing else,
-// and instead of the model where a draft model is asked for.
+// TestHeadsAlong: a repository's draft model is pulled with its model, by itself if the repository has nothing else,
+// and instead of the model on request.
 func TestHeadsAlong(t *testing.T) {
 	both := []File{{Path: "gemma-4-E4B-it-Q4_K_M.gguf"}, {Path: "gemma-4-E4B-it-Q8_0.gguf"}, {Path: "mmproj-gemma-4-E4B-it-Q8_0.gguf"}, {Path: "mtp-gemma-4-E4B-it-Q8_0.gguf"}}
 	alone := []File{{Path: "Qwen3.6-27B-DFlash-F16.gguf"}, {Path: "Qwen3.6-27B-DFlash-Q4_K_M.gguf"}}

@@ -34,7 +34,7 @@ type Hub struct {
 	endpoint *url.URL
 	client   *http.Client
 	wait     func(ctx context.Context, d time.Duration) error // between tries
-	stall    time.Duration                                    // time without a byte after which a download starts anew
+	stall    time.Duration                                    // time without a byte after which a download restarts
 	piece    int64                                            // bytes of one request
 }
 

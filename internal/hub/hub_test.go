@@ -67,7 +67,7 @@ func name(t *testing.T, s string) Name {
 	return n
 }
 
-// pulled pulls a model and holds its files to the hub's.
+// pulled pulls a model and compares its files with the hub's.
 func pulled(t *testing.T, s *hubtest.Hub, h *Hub, model string) Model {
 	t.Helper()
 	m, err := h.Pull(t.Context(), name(t, model), nil)
@@ -78,7 +78,7 @@ func pulled(t *testing.T, s *hubtest.Hub, h *Hub, model string) Model {
 	return m
 }
 
-// same holds a model's files to the hub's.
+// same compares a model's files with the hub's.
 func same(t *testing.T, s *hubtest.Hub, m Model) {
 	t.Helper()
 	for _, path := range m.Files {
@@ -103,7 +103,8 @@ func distributed(s *hubtest.Hub) (list []hubtest.Request) {
 	return list
 }
 
-// What is fetched lies as huggingface_hub's documentation draws it, and is found without the network.
+// TestLayout: the cache has the layout of huggingface_hub's documentation, and models are found in it without the
+// network.
 func TestLayout(t *testing.T) {
 	s, h := standIn(t)
 	m := pulled(t, s, h, "user/one")
@@ -144,7 +145,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Without symbolic links the file itself lies in the snapshot, and is as good.
+// TestWithoutLinks: without symbolic links the file itself is in the snapshot, and works as well.
 func TestWithoutLinks(t *testing.T) {
 	s, _ := standIn(t)
 	h := client(t, s, Options{Folder: t.TempDir(), Links: true})
@@ -209,7 +210,8 @@ func TestLostConnections(t *testing.T) {
 	}
 }
 
-// A download that was ended goes on in the next one, by another client, and the bytes of both are checked together.
+// TestResume: the next download continues an interrupted one, also of another client, and the bytes of both are checked
+// together.
 func TestResume(t *testing.T) {
 	const at = 400_000
 	for _, damaged := range []bool{false, true} {
@@ -447,7 +449,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Without a network it is said at once, with what is cached.
+// TestOffline: without a network there is an error at once, with the cached models.
 func TestOffline(t *testing.T) {
 	s, h := standIn(t)
 	pulled(t, s, h, "user/one")
@@ -516,8 +518,8 @@ func TestOthersFiles(t *testing.T) {
 	}
 }
 
-// When the repository goes on, files that did not change are not fetched again, and the old commit stays until its
-// files are removed.
+// TestNewCommit: after a new commit, unchanged files are not fetched again, and the old commit stays until its files
+// are removed.
 func TestNewCommit(t *testing.T) {
 	s, h := standIn(t)
 	old := pulled(t, s, h, "user/one:Q4_K_M")
@@ -634,7 +636,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Names that the hub sends never lead out of the repository's folder, nor do links that lie in it.
+// TestHostile: neither names from the hub nor links in the cache lead out of the repository's folder.
 func TestHostile(t *testing.T) {
 	s, h := standIn(t)
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -671,7 +673,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A disk without room is told of before anything is fetched.
+// TestNoRoom: missing disk space is an error before anything is fetched.
 func TestNoRoom(t *testing.T) {
 	s, h := standIn(t)
 	p := &pull{h: h, progress: func(Progress) {}}
@@ -686,7 +688,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// Models of a folder are found by the names of their files alone.
+// TestFolder: models in a folder are found by file names alone.
 func TestFolder(t *testing.T) {
 	_, h := standIn(t)
 	dir := t.TempDir()

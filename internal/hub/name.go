@@ -14,7 +14,7 @@ type Name struct {
 	Repo  string // user/repo
 	Tag   string // part of the file's name, such as Q4_K_M, in any case; empty: the usual ones, see choose
 	File  string // the file's path in the repository, which wins over Tag
-	Draft bool   // the repository's draft model, if it has one beside others
+	Draft bool   // the repository's draft model, if it has one in addition to models
 }
 
 // String returns the name as ParseName reads it.

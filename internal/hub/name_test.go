@@ -51,7 +51,7 @@ func TestQuant(t *testing.T) {
 	}
 }
 
-// FuzzParseName holds names to what folders and files can be called: they lead back to themselves, and nowhere else.
+// FuzzParseName: every accepted name is possible for folders and files, and parses to itself again.
 func FuzzParseName(f *testing.F) {
 	for _, s := range []string{"user/repo", "user/repo:Q4_K_M", "hf.co/user/repo/a/b.gguf", "https://huggingface.co/u/r/blob/main/x.gguf?download=true", "../..", "a/b/../c.gguf"} {
 		f.Add(s)
@@ -74,7 +74,7 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// FuzzTree holds what is read from the hub's lists to what can be kept, and to what is kept of it.
+// FuzzTree: the hub's lists give only entries that can be stored.
 func FuzzTree(f *testing.F) {
 	const sha = "0123456789abcdef0123456789abcdef01234567"
 	f.Add([]byte(`[{"type":"file","path":"a-Q4_0.gguf","size":5,"oid":"` + sha + `","lfs":{"oid":"` + sha + `890123456789abcdef012345","size":7}},{"type":"directory","path":"b"}]`))

@@ -19,10 +19,10 @@ type Progress struct {
 	Done, Total         int64 // bytes of all files of the model
 }
 
-// Pull downloads a model's current version from the hub into the cache, and returns its files. It does not download
-// what the cache has: whole files of any program and commit, and partial ones. A Pull that fails or ends with ctx
-// leaves its partial download for the next one. progress, which may be nil, is called from Pull's goroutine, first with
-// what is there before the download.
+// Pull downloads a model's current version from the hub into the cache, and returns its files. It reuses what the cache
+// has: complete files of any program and commit, and partial ones. A Pull that fails or ends with ctx leaves its
+// partial download for the next one. progress, which may be nil, is called from Pull's goroutine, first with the bytes
+// that the cache has.
 func (h *Hub) Pull(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
 	if err := checkRepo(n.Repo); err != nil {
 		return Model{}, err
@@ -115,7 +115,7 @@ func (p *pull) ask(ctx context.Context, n Name) ([]File, error) {
 	return chosen, nil
 }
 
-// room returns an error if the disk has no room for the download, and counts what is there.
+// room returns an error if the disk has no room for the download, and counts the present bytes.
 func (p *pull) room(chosen []File) error {
 	for _, f := range chosen {
 		p.now.Total += f.Size

@@ -207,11 +207,11 @@ func (h *Hub) removeModel(_ context.Context, r *repository, n Name, really bool)
 		if err := r.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return gone, err
 		}
-		for dir := path.Dir(name); strings.HasPrefix(dir, "snapshots/") && r.root.Remove(dir) == nil; { // those that are empty now
+		for dir := path.Dir(name); strings.HasPrefix(dir, "snapshots/") && r.root.Remove(dir) == nil; { // empty folders
 			dir = path.Dir(dir)
 		}
 	}
-	if left == 0 && len(r.contents()) == 0 { // lists and references alone are of no use
+	if left == 0 && len(r.contents()) == 0 { // lists and references alone are useless
 		release()
 		_, err := h.removeRepo(r, true)
 		return gone, err

@@ -12,7 +12,7 @@ type Short struct {
 	At         string  // USER/REPO[:QUANT] at the hub
 	Bytes      float64 // of its files
 	Parameters float64 // in billions
-	Active     float64 // of these, in billions, those that a token needs
+	Active     float64 // in billions, the parameters that a token needs
 	Cache      int     // KiB of keys and values that each token of context takes
 	About      string  // its purpose or origin, if that is not conversation
 }

@@ -1,7 +1,7 @@
 package hub
 
-// Shorts returns the published models with short names, family by family, the most used families first. Names are
-// Ollama's where it has the model. Sizes are those of the files in November 2026. Caches follow from the published
+// Shorts returns the published models with short names, family by family, the most popular families first. Names are
+// Ollama's if it has the model. Sizes are those of the files in November 2026. Caches are computed from the published
 // configurations; layers with windows count as nothing, because their caches do not grow.
 func Shorts() []Short {
 	return []Short{

@@ -113,11 +113,11 @@ func (g cgroups) memory(m Memory) Memory {
 	for _, dir := range dirs {
 		limit := uint64(math.MaxUint64)
 		for _, file := range limitFiles {
-			if n, err := strconv.ParseUint(g.text(dir, file), 10, 64); err == nil { // "max" is no limit
+			if n, err := strconv.ParseUint(g.text(dir, file), 10, 64); err == nil { // "max" means no limit
 				limit = min(limit, n)
 			}
 		}
-		if limit >= 1<<62 { // nor is version 1's largest page count
+		if limit >= 1<<62 { // version 1's largest page count means no limit
 			continue
 		}
 		m.Total = min(m.Total, limit)

@@ -48,7 +48,7 @@ func (m *Matrix) Statistics() []Statistics {
 	return all
 }
 
-// describe sets what follows from e alone, and reports whether there were inputs.
+// describe sets the figures that depend only on e, and reports whether there were inputs.
 func (s *Statistics) describe(e *Entry) bool {
 	var x []float64
 	cols := e.cols()

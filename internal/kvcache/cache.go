@@ -92,7 +92,7 @@ type Size struct {
 
 // Page names a page of keys and values.
 type Page struct {
-	Far   int32 // in layers whose tokens see all positions; -1: it is a slot of states only
+	Far   int32 // in layers with tokens that see all positions; -1: a slot of states only
 	Near  int32 // in layers with windows; -1: it has none there
 	State int32 // the slot in layers with recurrent states; -1: it has none there
 }
@@ -103,7 +103,7 @@ type Cache struct {
 	copy  func(to, from Page) // copies a page's keys and values in every layer
 	root  *node
 	free  []int32 // last in, first out: recently used pages are warm
-	near  []int32 // free pages of layers with windows, likewise
+	near  []int32 // free pages of layers with windows
 	nodes []*node // [pages] the node of each page; nil if the page is free
 	idle  int     // nodes that no sequence holds
 	past  int     // nodes with a page of layers with windows that no window reaches

@@ -18,7 +18,7 @@ const positions = 4
 
 func newMemory(pages int) *memory { return newWindowed(pages, 0, 0) }
 
-// newWindowed returns a memory some of whose layers have windows, and near pages.
+// newWindowed returns a memory with near pages for layers with windows.
 func newWindowed(pages, window, near int) *memory {
 	empty := func(n int) [][]kvcache.Label {
 		list := make([][]kvcache.Label, n)
@@ -92,8 +92,8 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// TestRunningSequencesShare: full pages are shared while their writer still runs, a page in use is copied, and whoever
-// comes last takes an idle page over without a copy.
+// TestRunningSequencesShare: full pages are shared while their writer runs, a page in use is copied, and the last
+// sequence takes an idle page over without a copy.
 func TestRunningSequencesShare(t *testing.T) {
 	m := newMemory(8)
 	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
@@ -119,7 +119,7 @@ func TestRunningSequencesShare(t *testing.T) {
 	}
 }
 
-// TestDecodedIsAnother: what was evaluated by other arithmetic is taken only by who says that it does not matter.
+// TestDecodedIsAnother: positions evaluated by other arithmetic are reused only on request.
 func TestDecodedIsAnother(t *testing.T) {
 	m := newMemory(4)
 	a := &sequence{Sequence: m.NewSequence()}
@@ -133,7 +133,7 @@ func TestDecodedIsAnother(t *testing.T) {
 	}
 }
 
-// TestOldestPrefixGoes: pages are taken from the prefix that was released first, its end first.
+// TestOldestPrefixGoes: pages are taken from the prefix that was released first, from its end.
 func TestOldestPrefixGoes(t *testing.T) {
 	m := newMemory(4)
 	for _, first := range []int32{1, 2} {
@@ -152,7 +152,7 @@ func TestOldestPrefixGoes(t *testing.T) {
 	}
 }
 
-// TestRandom: whatever sequences do, each reads what it wrote as far as it sees, no page is lost, and in the end all
+// TestRandom: in random use each sequence reads what it wrote, as far as it sees, no page is lost, and in the end all
 // are free.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(12) {
@@ -235,8 +235,8 @@ func random(t *testing.T, m *memory, rng *rand.Rand, seed uint64) {
 	}
 }
 
-// TestWindow: in layers with windows a long text takes the pages of its window, another goes on behind its end but not
-// behind its middle, which no window reaches any more, and behind the middle again where pages are left.
+// TestWindow: in layers with windows a long text has only the pages of its window. Another text can continue after its
+// end, but not from its middle, which no window reaches any more. It can again once pages are left.
 func TestWindow(t *testing.T) {
 	const window = 6
 	text := make([]int32, 40)
@@ -270,8 +270,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestBegin: pages that are given from outside need none in layers with windows but those that the window reaches, and
-// serve those who go on behind their end.
+// TestBegin: in layers with windows, pages from outside need only those that the window reaches. Later sequences can
+// continue after their end.
 func TestBegin(t *testing.T) {
 	const window = 5
 	m := newWindowed(10, window, 3)
@@ -306,7 +306,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPrivate: what a private sequence holds serves nobody, it takes nothing over, and its pages are free at once.
+// TestPrivate: a private sequence neither shares nor reuses pages, and its pages are free at once.
 func TestPrivate(t *testing.T) {
 	m := newMemory(8)
 	a := &sequence{Sequence: m.NewSequence()}
@@ -326,7 +326,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestForget: nothing is found any more, those who hold pages keep them, and none is lost.
+// TestForget: afterwards nothing is found, sequences keep the pages they hold, and none is lost.
 func TestForget(t *testing.T) {
 	m := newMemory(6)
 	a, idle := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
@@ -358,8 +358,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestFind: of texts that begin alike the longest is found, however its tokens were evaluated, and is not evicted while
-// it is held.
+// TestFind: of texts with a common beginning the longest is found, with tokens evaluated either way. It is not evicted
+// while it is held.
 func TestFind(t *testing.T) {
 	m := newMemory(6)
 	texts := [][]kvcache.Label{
@@ -391,10 +391,10 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestErase: what another text begins with stays, and so does what a sequence holds.
+// TestErase: pages that another text shares, or that a sequence holds, stay.
 func TestErase(t *testing.T) {
 	m := newMemory(12)
-	m.write(&sequence{Sequence: m.NewSequence()}, labels(1, 9)...) // and goes on
+	m.write(&sequence{Sequence: m.NewSequence()}, labels(1, 9)...) // and continues
 	short, long := labels(1, 2, 3, 4, 5, 6), labels(1, 2, 3, 4, 7, 8)
 	for _, text := range [][]kvcache.Label{short, long} {
 		s := &sequence{Sequence: m.NewSequence()}
@@ -426,8 +426,8 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// TestReadWhileFilled: a page that is read is neither given up nor written again when its sequence turns out to hold
-// what another does.
+// TestReadWhileFilled: a page is neither freed nor written while it is read, even if its sequence turns out to have the
+// content of another.
 func TestReadWhileFilled(t *testing.T) {
 	m := newMemory(3)
 	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
@@ -435,7 +435,7 @@ func TestReadWhileFilled(t *testing.T) {
 	m.write(b, labels(1, 2)...)
 	p := m.Find(labels(1, 2, 3, 4))
 	m.write(b, labels(3, 4)...)
-	m.write(a, labels(3, 4)...) // whose page was found
+	m.write(a, labels(3, 4)...) // its page was found
 	a.Release()
 	b.Release()
 	other := &sequence{Sequence: m.NewSequence()}
@@ -453,8 +453,8 @@ func TestReadWhileFilled(t *testing.T) {
 	}
 }
 
-// TestStates: random sequences go on behind checkpoints with the state of exactly the labels that they follow, slots
-// are never shared, and none is lost.
+// TestStates: random sequences continue after checkpoints with the state of exactly the labels before them, slots are
+// never shared, and none is lost.
 func TestStates(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -79,7 +79,7 @@ func (p *Prefix) Release() {
 	p.nodes = nil
 }
 
-// Erase frees the pages that hold a text and nothing else: those that no sequence holds and no other text continues.
+// Erase frees the pages that hold only this text: those that no sequence holds and no other text continues.
 func (c *Cache) Erase(text []Label) { c.erase(c.root, text) }
 
 func (c *Cache) erase(below *node, text []Label) {

@@ -37,8 +37,8 @@ func (s *Sequence) Len() int { return s.len }
 // used again.
 func (s *Sequence) Pages() []int32 { return s.pages }
 
-// Near returns the pages in layers with windows likewise; those that no window reaches any more are 0. It is nil if
-// there are no such layers.
+// Near returns the pages in layers with windows; those that no window reaches any more are 0. It is nil without such
+// layers.
 func (s *Sequence) Near() []int32 {
 	if s.c.Window == 0 {
 		return nil
@@ -69,9 +69,8 @@ func (s *Sequence) Reserve(n int) bool {
 	return true
 }
 
-// Begin announces, before anything is reserved, that s will be given n positions from outside, with pages of layers
-// with windows from page near on. If there is no room for all of these, s has only those of the window before position
-// n.
+// Begin announces, before anything is reserved, n positions for s from outside, with pages of layers with windows from
+// page near on. If there is no room for all of these, s has only those of the window before position n.
 func (s *Sequence) Begin(n, near int) {
 	s.reach = near
 	if pages := (n + s.c.Positions - 1) / s.c.Positions; !s.c.room(0, pages-near) {

@@ -184,7 +184,7 @@ func (s *Sequence) Settle() {
 }
 
 // Spoil records that s's state has read positions that s will never have. Unless Keep made a copy, the state is freed,
-// so that no checkpoint is made of it. Release follows.
+// so that it becomes no checkpoint. Release follows.
 func (s *Sequence) Spoil() {
 	if s.kept < 0 {
 		s.freeState()

@@ -45,7 +45,7 @@ type Header struct {
 // has reports whether the file has page i of a layer.
 func (h *Header) has(layer, i int) bool { return i >= h.Near || !h.Windowed[layer] }
 
-// layerBytes are those that a layer's shape takes in a header.
+// layerBytes is the size of a layer's shape in a header.
 const layerBytes = 16
 
 // windowedLayer is the bit of a layer's KV heads that says that it has windows.

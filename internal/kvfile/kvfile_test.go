@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvfile"
 )
 
-// sample is a file of so many tokens, and its pages.
+// sample is a file of this many tokens, and its pages.
 func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][]byte) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(tokens)))
@@ -75,7 +75,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamage: every byte that changes, every cut and every byte too many is noticed.
+// TestDamage: every changed byte, every cut and every additional byte is detected.
 func TestDamage(t *testing.T) {
 	data, _, _ := sample(t, 70)
 	for i := range data {

@@ -30,7 +30,7 @@ type Styler struct {
 	// Width is the terminal's, in columns. Lines are broken between words, except in code, and tables are drawn, once
 	// they are whole. With 0 lines and tables stay as they are. It may change between two calls of Feed.
 	Width int
-	Plain bool // the text is no Markdown: lines are broken, and nothing else
+	Plain bool // the text is not Markdown: only lines are broken
 
 	out   strings.Builder
 	shown style // the terminal's current style

@@ -53,8 +53,8 @@ func TestStyler(t *testing.T) {
 	}
 }
 
-// The same text cut anywhere gives the same result, and what is shown without escape sequences has every letter of the
-// text.
+// TestStylerCuts: the same text cut anywhere gives the same result, and without escape sequences it has every letter of
+// the text.
 func TestStylerCuts(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -34,8 +34,8 @@ func (s *Styler) addRow() {
 	}
 }
 
-// endTable draws the table from the held rows. Rows that are no table, because the second one is no delimiter row
-// (GitHub Flavored Markdown 4.10), are shown as they are.
+// endTable draws the table from the held rows. Rows without a delimiter row in second place (GitHub Flavored Markdown
+// 4.10) are not a table and shown as they are.
 func (s *Styler) endTable() {
 	rows := s.table.rows
 	s.table = table{}

@@ -97,7 +97,7 @@ func (s *Styler) segment(part string) {
 	}
 }
 
-// breakLine goes on in the next line of the terminal, under the text of a list's item or of a quotation.
+// breakLine continues in the next line of the terminal, under the text of a list's item or of a quotation.
 func (s *Styler) breakLine() {
 	if s.at.indent == "" {
 		s.at.indent = hanging(string(s.at.start))

@@ -59,7 +59,7 @@ func TestStreamedWords(t *testing.T) {
 	}
 }
 
-// FuzzWrap holds every line to the terminal's width and keeps every letter, however the text is cut.
+// FuzzWrap: every line fits the terminal's width and every letter stays, however the text is cut.
 func FuzzWrap(f *testing.F) {
 	for _, c := range wrappedTexts {
 		f.Add(c.in, uint8(20), uint8(3))

@@ -97,9 +97,9 @@ func WithKernels(ctx context.Context, path string, found []Found, progress func(
 	return m, nil
 }
 
-// Of returns the machine from the file at path, or measures it now and keeps it there; doubtful figures are kept until
-// they can be measured again. A file that cannot be written is no error: the next time takes as long. Without a path
-// nothing is kept.
+// Of returns the machine from the file at path, or measures it now and writes the file; doubtful figures stay until
+// they can be measured again. A file that cannot be written is not an error: the next time takes as long. Without a
+// path nothing is stored.
 func Of(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
 	if path != "" {
 		if m, ok := Cached(path, found); ok {

@@ -50,8 +50,8 @@ func DisksFile() (string, error) {
 }
 
 // DiskOf returns how fast the disk of path, a file or a folder, is read: from the file at kept, or measured now, in
-// some 3 seconds, and kept there. If path is a small file, a temporary one in its folder is read. A file that cannot be
-// written is no error. Without a name nothing is kept.
+// some 3 seconds, and stored there. If path is a small file, it reads a temporary one in its folder. A file that cannot
+// be written is not an error. Without a name nothing is stored.
 func DiskOf(ctx context.Context, kept, path string, progress func(done, total int64)) (Disk, error) {
 	if d, ok := KeptDisk(kept, path); ok {
 		return d, nil

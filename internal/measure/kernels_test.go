@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 )
 
-// TestKernels: each shape that has several kernels has a choice among all of them, with its reason, and each is
-// measured once.
+// TestKernels: each shape with several kernels has a choice among all of them, with its reason, and each is measured
+// once.
 func TestKernels(t *testing.T) {
 	m, taken := Machine{Cores: 1, RAM: []RAM{{Threads: 1, Stream: 1e9}}}, 0
 	if err := m.takeKernels(t.Context(), 32<<20, func() { taken++ }); err != nil {

@@ -392,7 +392,7 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 	return p, active
 }
 
-// predictor returns predictors alone. They find half of the neurons active.
+// predictor returns only predictors. They find half of the neurons active.
 func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
 	hid, out := y.tensor(1, y.shape.rank), y.tensor(1, y.shape.ff)

@@ -211,7 +211,7 @@ func TestRefusals(t *testing.T) {
 func TestReadRows(t *testing.T) {
 	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
-	buf := make([]byte, 8<<20) // so many rows that a list has a third or the threefold of its share less than once in 1e12 times
+	buf := make([]byte, 8<<20) // enough rows that a list has a third or three times its share less than once in 1e12 times
 	for i := range buf {
 		buf[i] = byte(rng.Uint32())
 	}

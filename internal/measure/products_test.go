@@ -2,7 +2,7 @@ package measure
 
 import "testing"
 
-// TestProducts: two figures that cores could have, and a step for each.
+// TestProducts: two possible figures of cores, and a step for each.
 func TestProducts(t *testing.T) {
 	m, taken := Machine{Cores: 1}, 0
 	if err := m.measureProducts(func() { taken++ }); err != nil {

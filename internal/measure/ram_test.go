@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// slow is memory whose figures differ from one attempt to the next: [attempt][threads-1], in GB/s.
+// slow is memory with figures that differ between attempts: [attempt][threads-1], in GB/s.
 type slow struct {
 	streams, scattered [][]float64
 	calls              *int // of stream
@@ -26,8 +26,8 @@ func (s slow) stream(threads int) (float64, string, error) {
 
 func (s slow) rows(threads, _ int) float64 { return s.scattered[(*s.calls-1)/2][threads-1] * 1e9 }
 
-// Figures that contradict each other, or that were taken while other programs ran, are taken again, three times at
-// most; what is faster stays, and what is still doubtful says so.
+// TestDoubtfulFigures: contradictory figures, and those taken while other programs ran, are taken again, at most three
+// times. The fastest stay, and doubts that remain are reported.
 func TestDoubtfulFigures(t *testing.T) {
 	for name, c := range map[string]struct {
 		streams, scattered [][]float64 // [attempt][threads]

@@ -174,7 +174,7 @@ func (a *altered) addFactors() {
 	a.factors("rope_factors_long.weight", 3)
 }
 
-// refuse joins queries, keys and values of each layer in one tensor, or has them apart where they are joined.
+// refuse joins each layer's queries, keys and values in one tensor, or separates them if they are joined.
 func (a *altered) refuse() {
 	s := a.spec
 	a.eachLayer(func(prefix string) {

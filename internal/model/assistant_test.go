@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestAssistantFits: a draft model of Gemma 4 that is for another model, or damaged, is refused in a sentence.
+// TestAssistantFits: a damaged draft model of Gemma 4, or one for another model, is refused in a sentence.
 func TestAssistantFits(t *testing.T) {
 	spec := synth.Spec{Arch: "gemma4", Layers: 6, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, HeadDim: 16, Seed: 5, Activation: "gelu"}
 	f := synthtest.File(t, spec)

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// TestAutoByCounts: where the file counted that most of its experts' neurons are active, all are computed, unless the
-// user says otherwise.
+// TestAutoByCounts: if the file counted that most of its experts' neurons are active, all are computed, unless the user
+// says otherwise.
 func TestAutoByCounts(t *testing.T) {
 	const ff, uses = 10, 100
 	layer := func(active uint32) neuron.ExpertLayer {

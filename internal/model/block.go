@@ -11,7 +11,7 @@ import (
 type Block struct {
 	FF         int // neurons of the feed-forward layer; in layers with experts the shared experts' neurons, 0 if no expert is shared
 	Experts    bool
-	Guessed    bool // an earlier layer guesses which experts it will use
+	Guessed    bool // an earlier layer can predict its choice of experts
 	Heads      int  // attention heads; 0: no attention
 	KVHeads    int
 	Key, Value int               // elements of a head's key and of its value

@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestSameBytes: threads change no bit, and neither does the cutting of a prompt into steps. By neuron, only steps of
-// up to 63 tokens agree: longer ones may be matrix products with a rounding of their own.
+// TestSameBytes: neither the number of threads nor the cutting of a prompt into steps changes a bit. In modes by neuron
+// this holds for steps of up to 63 tokens: longer ones may be matrix products, which round differently.
 func TestSameBytes(t *testing.T) {
 	r, demo := loadReference(t)
 	type models struct {

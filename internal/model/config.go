@@ -229,7 +229,7 @@ func (c *Config) outline(k *nn.Keys) {
 	c.outlineFurther(k, b, program)
 	c.purposes = b.Purposes()
 	c.ignoreFurther(b)
-	for _, name := range b.Left() { // loading refuses it, unless there is no room for it
+	for _, name := range b.Left() { // surplus tensors: counted here, refused by loading
 		c.purposes[name] = nn.Purpose{Role: nn.InTable, Layer: -1}
 	}
 }

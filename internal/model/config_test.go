@@ -28,7 +28,7 @@ func openSynth(t *testing.T, s synth.Spec) *gguf.File {
 	return f
 }
 
-// TestNumbersThatAreNone: a number that would make every logit NaN is refused, and the message names its key.
+// TestNumbersThatAreNone: a number that would make every logit NaN is refused with the name of its key.
 func TestNumbersThatAreNone(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for key, values := range map[string][]float32{
@@ -63,7 +63,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestActivationNames: the names that a file and --activation may have.
+// TestActivationNames: the names of activations in files and for --activation.
 func TestActivationNames(t *testing.T) {
 	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	for name, threshold := range map[string]float32{"fatrelu:0.5": 0.5, "FATReLU:1e-3": 1e-3, "fatrelu": 0.01, "fatrelu:0": 0} {
@@ -78,8 +78,7 @@ func TestActivationNames(t *testing.T) {
 	}
 }
 
-// TestAutoTrust: predictors were trained and measured with one activation; with another that --activation names they
-// tell nothing.
+// TestAutoTrust: predictors are not used with another activation than that with which they were trained and measured.
 func TestAutoTrust(t *testing.T) {
 	for _, c := range []struct {
 		file       string
@@ -104,7 +103,7 @@ func TestAutoTrust(t *testing.T) {
 	}
 }
 
-// TestZeroIsNone: a file with 0 for a property that it does not have is read like a file without the key.
+// TestZeroIsNone: 0 for a missing property means the same as a missing key.
 func TestZeroIsNone(t *testing.T) {
 	zero := []any{uint32(0), int32(0), uint64(0), float32(0)}
 	for arch, keys := range map[string][]string{
@@ -135,7 +134,7 @@ func TestZeroIsNone(t *testing.T) {
 			f.Set(arch+"."+key, v)
 			got := configOf(t, f)
 			if key == "feed_forward_length" && arch == "qwen3moe" {
-				got.FF = want.FF // no layer has neurons of its own
+				got.FF = want.FF // no layer has its own number
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s.%s of %T 0: the configuration differs from that without the key", arch, key, v)
@@ -144,8 +143,7 @@ func TestZeroIsNone(t *testing.T) {
 	}
 }
 
-// TestLayersWithWindows: bools or numbers may say whether a layer has a window, and there may be additional ones for
-// layers that predict further tokens.
+// TestLayersWithWindows: bools or numbers may say whether a layer has a window, also for additional MTP layers.
 func TestLayersWithWindows(t *testing.T) {
 	s := synth.Spec{Arch: "gemma3", Layers: 4, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1}
 	for _, pattern := range []any{

@@ -28,7 +28,7 @@ func isCounted(name string) bool {
 	return slices.ContainsFunc([]string{"the usual", "weights in", "an original", "a layer", "a prepared", "experts", "a first", "optional"}, func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// countedText tells what is counted of m, as far as it can be loaded.
+// countedText returns m's counts, as far as it can be loaded.
 func countedText(t *testing.T, m tracedModel) string {
 	t.Helper()
 	text := ""
@@ -109,7 +109,7 @@ func placesText(places []compute.Place) (s string) {
 	return s
 }
 
-// costText tells a cost; neighbouring layers that are alike have one line.
+// costText writes a cost. Equal neighbouring layers have one line.
 func costText(c *modelcost.Cost) string {
 	layer := func(y *placement.Layer) string {
 		u, sum := &y.Units, 0.0

@@ -96,7 +96,7 @@ func (w *written) open(t *testing.T) *gguf.File {
 	return f
 }
 
-// TestOllamasFiles: a file as Ollama's converters write it is the model that llama.cpp's names describe, to the last
+// TestOllamasFiles: a file of Ollama's converters gives the same model as one with llama.cpp's names, to the last
 // hyperparameter and byte.
 func TestOllamasFiles(t *testing.T) {
 	pictures := func(w *written) {

@@ -143,8 +143,8 @@ func (c *Config) target(program family.Program, parts []nn.Parts) *family.Target
 	return &family.Target{Embd: c.Embd, Layers: c.Layers, Vocab: c.Vocab, Embedding: embed, Output: output, Parts: parts[:c.Layers]}
 }
 
-// headPlan returns the plan of a head with layers on the devices that at names. Each layer has one of the parts of the
-// cache, in order; nil: there is no cache.
+// headPlan returns the plan of a head with layers on the devices of at. Each layer has one of the parts of the cache,
+// in order; nil: there is no cache.
 func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	return nn.Plan{Head: at.Place, Layer: func(i int) nn.LayerPlan {
 		y := at
@@ -288,8 +288,8 @@ func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, 
 // states that drafts read, of the rows that p.Out asked for.
 func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastStates, p) }
 
-// ForwardFurther runs one step of the draft program alone. Its logits are for the token after the next. State returns
-// what stands for the model's states when the program drafts another token. With a DraftShape.Block, the logits are for
+// ForwardFurther runs one step of the draft program alone. Its logits are for the second next token. State returns the
+// program's states, which replace the model's when it drafts another token. With a DraftShape.Block, the logits are for
 // each masked token.
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 

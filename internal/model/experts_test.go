@@ -49,8 +49,7 @@ func loaded(t *testing.T, f *gguf.File) (*model.Model, error) {
 	return model.Load(t.Context(), f, dev, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 1}})
 }
 
-// TestLyingExperts: what a file says of experts that its tensors contradict, or that cannot be, is an error that names
-// the key.
+// TestLyingExperts: keys of experts that contradict the tensors, or are impossible, are errors with the key's name.
 func TestLyingExperts(t *testing.T) {
 	for _, c := range []struct{ change, key, tensor string }{
 		{"qwen3moe.expert_count=int:7", "expert_count", "ffn_gate_inp.weight"},
@@ -74,7 +73,7 @@ func TestLyingExperts(t *testing.T) {
 	}
 }
 
-// TestMissingRouter: experts without a router are no layer without experts.
+// TestMissingRouter: a missing router is an error, not a layer without experts.
 func TestMissingRouter(t *testing.T) {
 	const router = "blk.1.ffn_gate_inp.weight"
 	whole := routed(t, "qwen3moe")
@@ -90,7 +89,7 @@ func TestMissingRouter(t *testing.T) {
 	}
 }
 
-// TestDamagedRouter: a router of NaN gives logits that are none.
+// TestDamagedRouter: a router of NaN gives NaN logits.
 func TestDamagedRouter(t *testing.T) {
 	f := routed(t, "qwen3moe")
 	w := f.Tensor("blk.0.ffn_gate_inp.weight")
@@ -138,7 +137,7 @@ func TestExpertsUsed(t *testing.T) {
 	}
 }
 
-// TestFurtherLayers: layers that predict further tokens are neither computed nor surplus.
+// TestFurtherLayers: MTP layers that are not asked for are neither computed nor refused.
 func TestFurtherLayers(t *testing.T) {
 	logits := func(f *gguf.File) []float32 {
 		m, err := loaded(t, f)

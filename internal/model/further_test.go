@@ -20,10 +20,10 @@ import (
 // against float64, and a cache in F16.
 const furtherTolerance = 2e-3
 
-// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block runs as
-// a model of one layer. That model's embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the
-// hidden states of the model of the first layers. Keys and values come from the prompt's step, and in a chain of two
-// guesses from the layer itself.
+// TestFurtherLayer: the MTP layer follows the definition in DeepSeek-V3's report. Its block runs as a model of one
+// layer. That model's embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the hidden states
+// of the model of the first layers. Keys and values come from the prompt's step, and in a chain of two drafts from the
+// layer itself.
 func TestFurtherLayer(t *testing.T) {
 	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "deepseek32": 8, "hy_v3": 8, "qwen35": 0, "qwen3next": 8, "step35": 8} {
 		t.Run(family, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestFurtherLayer(t *testing.T) {
 			}
 			f := synthtest.Further(t, spec, family == "deepseek2")
 			tokens, state := []int32{5, 3, 7, 11, 2, 9}, [][]float32(nil)
-			n := len(tokens) - 2 // tokens of the prompt; the last two tokens are evaluated like guesses
+			n := len(tokens) - 2 // tokens of the prompt; the last two tokens are evaluated like drafts
 
 			m := furtherModel(t, f, true)
 			if err := m.ForwardBoth(stepOf(tokens[:n], 0, nil)); err != nil {
@@ -184,7 +184,7 @@ func hiddenRows(t *testing.T, m *model.Model, n int, f *gguf.File, name string, 
 	return rows
 }
 
-// TestNoFurtherLayer: files without such a layer are refused, and so are files that lack a part of it.
+// TestNoFurtherLayer: files without an MTP layer, or with an incomplete one, are refused.
 func TestNoFurtherLayer(t *testing.T) {
 	for _, c := range []struct {
 		f    *gguf.File

@@ -56,8 +56,8 @@ func damaged(kind uint8, n int64, x float64) any {
 	return slices.Repeat([]bool{n&1 == 1, n&2 == 2}, int(uint64(n)%5))
 }
 
-// FuzzKeys loads tiny models of every family with two keys of other values than theirs and has them read two tokens:
-// what is wrong is an error in one line that begins with the file's name.
+// FuzzKeys loads tiny models of every family with other values of two keys and makes them read two tokens. An error
+// must be one line that begins with the file's name.
 func FuzzKeys(f *testing.F) {
 	families := lineage.All()
 	files, dir, ctx := make([]func() []byte, len(families)), f.TempDir(), f.Context()

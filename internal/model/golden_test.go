@@ -21,9 +21,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// golden holds another engine's results: testdata/golden/*.json, one file an engine. The models are made from their
-// seeds, so that only numbers are kept; their hashes hold them to the files that the engine saw. With
-// POWERINFER_GOLDEN=DIR the models are left in DIR, for an engine to be run on them.
+// golden holds another engine's results: testdata/golden/*.json, one file per engine. Models are made from seeds, so
+// that only numbers are stored; hashes check that they are the files that the engine saw. POWERINFER_GOLDEN=DIR writes
+// the models to DIR, to run an engine on them.
 type golden struct {
 	Peer    string       `json:"peer"`
 	Version string       `json:"version"`
@@ -103,7 +103,7 @@ func (c *goldenCase) spec(t *testing.T) synth.Spec {
 	return s
 }
 
-// TestGolden holds the forward pass of every family to other engines' logits.
+// TestGolden compares the forward pass of every family with other engines' logits.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "golden", "*.json"))
 	if err != nil || len(files) == 0 {
@@ -157,7 +157,7 @@ func (c *goldenCase) run(t *testing.T) {
 
 // difference returns the largest, as a share of the position's largest logit.
 func (c *goldenCase) difference(logits [][]float32) float64 {
-	worst := math.Inf(1) // where there is nothing to compare with
+	worst := math.Inf(1) // if there is nothing to compare with
 	for i, r := range c.Rows {
 		if i == 0 {
 			worst = 0

@@ -15,7 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// guesser is the scalar device, which makes the guesses that a pass offers and compares them with what routers choose.
+// guesser is the scalar device. It makes the predictions that a pass offers and compares them with the routers'
+// choices.
 type guesser struct {
 	*ref.Device
 	t        *testing.T
@@ -23,10 +24,10 @@ type guesser struct {
 	guessed  [][]int             // [tokens] what it chose
 	choice   compute.Choice      // of the last Route
 	offered  map[*compute.Matrix]bool
-	uses     int // uses of experts for which there was a guess
-	hits     int // uses with a right guess
-	repeated int // guesses that were made again, with the residual of the layer itself
-	others   int // repeated guesses that differ from the router's choice
+	uses     int // uses of experts with a prediction
+	hits     int // uses with a right prediction
+	repeated int // predictions made again with the layer's own residual
+	others   int // repeated predictions that differ from the router's choice
 	due      map[*compute.Matrix][][]int
 	foretold int // layers' choices that were told before attention
 	wrong    int // choices told before attention that were wrong
@@ -77,13 +78,13 @@ func (x *guessing) Do(op compute.Op) {
 				g.wrong++
 			}
 		}
-		if g.guess.Router != nil && o.Weights.Up == g.guess.Weights.Up { // the last layer with experts, which guesses nothing
+		if g.guess.Router != nil && o.Weights.Up == g.guess.Weights.Up { // the last layer with experts predicts nothing
 			x.compare(compute.Tensor{})
 		}
 	}
 }
 
-// make computes a guess, with x in place of its residual.
+// make computes a prediction from this residual.
 func (x *guessing) make(o compute.ExpertGuess, residual compute.Tensor) [][]int {
 	g := x.g
 	tensor := func(cols int) compute.Tensor {
@@ -114,7 +115,7 @@ func (x *guessing) make(o compute.ExpertGuess, residual compute.Tensor) [][]int 
 	return g.chosen(c)
 }
 
-// compare compares the guess that was made for this layer with what its router chose of the residual.
+// compare compares this layer's prediction with its router's choice.
 func (x *guessing) compare(residual compute.Tensor) {
 	g := x.g
 	chosen := g.chosen(g.choice)
@@ -150,13 +151,12 @@ func (x *guessing) ForeseeExperts(o compute.ExpertGuess) {
 	x.g.offered[o.Weights.Up] = true
 }
 
-// early are the families with routers that read the residual before attention. A guess with the residual after
+// early are the families with routers that read the residual before attention. A prediction from the residual after
 // attention may differ.
 func early() []string { return strings.Fields("smallthinker cohere2moe") }
 
-// TestGuesses: in every family with experts a layer guesses which experts the next layer will use, with the next
-// layer's router. A guess from the residual that the router reads equals the router's own choice. A guess from the
-// residual of the layer before is often right.
+// TestGuesses: in every family with experts a layer predicts the next layer's experts with the next layer's router. A
+// prediction from the router's own residual equals its choice. One from the previous layer's residual is often right.
 func TestGuesses(t *testing.T) {
 	families := testenv.Few(t, 12, slices.Sorted(maps.Keys(tracedFamilies())))
 	for _, family := range families {

@@ -130,7 +130,7 @@ func (m *plain) rotate(xs []row, first int) (out []row) {
 	return out
 }
 
-// attend has each query see the keys and values that sees allows.
+// attend computes attention in which query i sees the keys and values j with sees(i, j).
 func (m *plain) attend(q, k, v []row, sees func(i, j int) bool) (out []row) {
 	group := len(q[0]) / len(k[0])
 	for i := range q {
@@ -393,7 +393,7 @@ func TestEagle3(t *testing.T) {
 	}
 }
 
-// TestDFlash: a block has the logits that the paper's definition gives, from the features of the positions before it.
+// TestDFlash: a block has the logits of the paper's definition, from the features of the positions before it.
 func TestDFlash(t *testing.T) {
 	f := synthtest.File(t, headSpec)
 	for name, h := range map[string]synthtest.Head{
@@ -445,7 +445,7 @@ func TestDFlash(t *testing.T) {
 	}
 }
 
-// TestHeadsFit: a head for another model is refused in a sentence, and so is a head in place of a model.
+// TestHeadsFit: a head for another model, or a head in place of a model, is refused in a sentence.
 func TestHeadsFit(t *testing.T) {
 	f := synthtest.File(t, headSpec)
 	head := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Seed: 1}

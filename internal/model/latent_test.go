@@ -105,7 +105,7 @@ func latentLogits(t *testing.T, f *gguf.File, part int, types compute.CacheTypes
 	return out
 }
 
-// TestLatentCut: a prompt has the same bytes however it is cut, and a cache of another type moves logits a little.
+// TestLatentCut: a prompt gives the same bytes however it is cut, and another type of cache changes logits a little.
 func TestLatentCut(t *testing.T) {
 	f := latentModel(t, synth.Spec{Arch: "deepseek2", Type: quant.F16})
 	whole := latentLogits(t, f, 70, compute.CacheTypes{})
@@ -118,7 +118,7 @@ func TestLatentCut(t *testing.T) {
 	}
 	for typ, share := range map[compute.KVType]float64{ // shares of the largest logit; values take no room in this cache, whatever their type
 		compute.KVF32:  0.01, // F16, with which it is compared, keeps 11 bits of a key: 0.0005 each, and a few layers add them up
-		compute.KVQ8_0: 0.05, // eight bits with the largest of 32 at 127: 0.004 each, likewise
+		compute.KVQ8_0: 0.05, // eight bits with the largest of 32 at 127: 0.004 each, as above
 	} {
 		if d := distance(latentLogits(t, f, 70, compute.CacheTypes{Key: typ, Value: compute.KVQ4_0}), whole); !(d > 0 && d < share) {
 			t.Errorf("a cache in %s moves logits by %.4f of the largest, not by up to %g", typ, d, share)
@@ -137,14 +137,14 @@ func distance(a, b [][]float32) float64 {
 	return worst / top
 }
 
-// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as in older files, gives the logits of a
-// file with the same elements by head.
+// TestLatentOneTensor: a file with the matrices of keys and values in one tensor, like older files, gives the logits of
+// a file with the same elements by head.
 func TestLatentOneTensor(t *testing.T) {
 	for typ, limit := range map[quant.Type]float64{ // limits as shares of the largest logit
 		quant.F32:  1e-5, // rounding of sums
 		quant.F16:  0.02, // activations may be rounded as these weights are
 		quant.Q8_0: 0.05, // values' products take activations in eight bits
-		quant.Q4_0: 0.05, // likewise: the weights themselves are the same four bits in both files
+		quant.Q4_0: 0.05, // the weights themselves are the same four bits in both files
 	} {
 		t.Run(typ.String(), func(t *testing.T) {
 			f := latentModel(t, synth.Spec{Arch: "deepseek2", Type: quant.F32, Latents: synth.Latents{DirectQueries: typ == quant.Q8_0}})
@@ -237,8 +237,8 @@ type contracted struct{ compute.Device }
 
 func (contracted) ExpandsLatent() bool { return false }
 
-// TestLatentExpanded: prompts with keys and values that are made for the step give the same results as without, up to
-// rounding: alone, in parts and together with another prompt.
+// TestLatentExpanded: prompts with expanded keys and values give the same results as without, up to rounding: alone, in
+// parts and together with another prompt.
 func TestLatentExpanded(t *testing.T) {
 	for typ, limit := range map[quant.Type]float64{ // limits as shares of the largest logit
 		quant.F16:  0.01, // keys and values that are made are halves
@@ -258,8 +258,8 @@ func TestLatentExpanded(t *testing.T) {
 	}
 }
 
-// promptLogits evaluates a prompt, one that goes on, a token and two prompts in a step. It returns the logits and which
-// steps were to have keys and values made.
+// promptLogits evaluates a prompt, a part of another, a token, and two prompts in a step. It returns the logits and
+// which steps expand keys and values.
 func promptLogits(t *testing.T, f *gguf.File, wrap func(compute.Device) compute.Device) (out [][]float32, expanded []bool) {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2})

@@ -209,7 +209,7 @@ func (m *layered) logits(tokens []int32) [][]float64 {
 const layeredTolerance = 2e-3
 
 // TestLayersDiffer: a model with layers that differ in heads, KV heads and neurons gives the result of a plain forward
-// pass over its weights, dense and with zero neurons left out, for prompts and single tokens.
+// pass over its weights, dense and without zero neurons, for prompts and single tokens.
 func TestLayersDiffer(t *testing.T) {
 	const seed = 11
 	m := newLayered(t, seed)

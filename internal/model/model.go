@@ -123,8 +123,8 @@ type stepping struct {
 	logits  compute.Tensor // [n_out, n_vocab]
 }
 
-// Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned, Options.OnDisk or Options.Stream
-// is set, and Options.Head likewise unless Options.Pinned is.
+// Load binds f's weights to dev. f may be closed afterwards, unless Options.Pinned, Options.OnDisk or Options.Stream is
+// set. Options.Head may be closed, unless Options.Pinned is set.
 func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (m *Model, err error) {
 	err = fault.Guard(func() error {
 		m, err = load(ctx, f, dev, o)
@@ -227,7 +227,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	return m, nil
 }
 
-// readySteps allocates the activations of steps, and sets what is the same in all of them.
+// readySteps allocates the activations of steps, and sets the params that all steps share.
 func (m *Model) readySteps(o *Options) error {
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
 	rows := o.Batch
@@ -333,7 +333,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
 	record := func(step nn.Step) {
 		m.pass.Step = step
-		for _, n := range []int{rows, 1} { // devices learn from the step of one token how to guess neurons
+		for _, n := range []int{rows, 1} { // devices learn from the step of one token how to predict neurons
 			m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
 			m.record(compute.NewVerbs(nn.Nothing{}))
 		}

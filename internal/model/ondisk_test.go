@@ -100,7 +100,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 	}
 }
 
-// TestStayOnDisk: what cannot stay on disk is said before anything is loaded.
+// TestStayOnDisk: a model that cannot stay on disk is refused before anything is loaded.
 func TestStayOnDisk(t *testing.T) {
 	for _, c := range []struct {
 		spec synth.Spec

@@ -49,8 +49,8 @@ func TestOutputRows(t *testing.T) {
 	}
 }
 
-// outputRows holds steps of a model, which Forward runs, to the bytes that ForwardHidden gives, which computes every
-// row of every layer.
+// outputRows compares the bytes of a model's steps by Forward with those by ForwardHidden, which computes every row of
+// every layer.
 func outputRows(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) {
 	t.Helper()
 	o.Batch, o.Outputs, o.Cache = 96, 4, compute.CacheSpec{Pages: 8, States: 2}
@@ -99,8 +99,8 @@ func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) er
 	return logits
 }
 
-// TestOutputsInOrder: rows of logits that are not in ascending order are refused, because devices tell single tokens'
-// from prompts' by it.
+// TestOutputsInOrder: rows of logits out of ascending order are refused, because devices tell rows of single tokens
+// from rows of prompts by the order.
 func TestOutputsInOrder(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestReplay: a forward pass of the same shape calls the same verbs whatever tokens, positions and activations are, in
-// every family and mode, so that a device may record it once.
+// TestReplay: a forward pass of one shape calls the same verbs for all tokens, positions and activations, in every
+// family and mode, so that a device may record it once.
 func TestReplay(t *testing.T) {
 	_, demo := loadReference(t)
 	replay := func(name string, f *gguf.File, mode model.SparseMode) {
@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
 			m := loadOn(t, f, devicetest.Replay(dev), mode)
 			other := slices.Clone(sparseTokens)
 			slices.Reverse(other)
-			steps := []int{3, 1, 1, 9, 1} // decoding goes on at other positions
+			steps := []int{3, 1, 1, 9, 1} // decoding continues at other positions
 			first := evaluate(t, m, sparseTokens, steps...)
 			if second := evaluate(t, m, other, steps...); differ(first, second) != 0 {
 				t.Error("other tokens have the same logits")

@@ -15,7 +15,8 @@ import (
 // turns returns how often a pair that rotates f radians a position turns within n positions.
 func turns(f float64, n int) float64 { return float64(n) * f / (2 * math.Pi) }
 
-// TestRopeFrequencies holds the frequencies to the papers' definitions, written over rotations instead of logarithms.
+// TestRopeFrequencies compares the frequencies with the papers' definitions, written over rotations instead of
+// logarithms.
 func TestRopeFrequencies(t *testing.T) {
 	const dims, base, context = 128, 10000.0, 4096
 	factors := make([]float32, dims/2)
@@ -53,7 +54,7 @@ func TestRopeFrequencies(t *testing.T) {
 		{"yarn", yarn, nil, func(i int) float64 {
 			low, high := math.Floor(edge(32)), math.Ceil(edge(1))
 			switch x := float64(i); {
-			case x <= low: // turns often: left alone
+			case x <= low: // rotates often: unchanged
 				return plain(i)
 			case x >= high: // turns seldom: interpolated
 				return plain(i) / 4
@@ -84,8 +85,8 @@ func TestRopeFrequencies(t *testing.T) {
 	}
 }
 
-// TestRopeKeys: what a file's keys mean for the slowest pair. A factor counts unless the type says none, under both
-// names.
+// TestRopeKeys: the effect of a file's keys on the slowest pair. A factor counts under both names, unless the type is
+// none.
 func TestRopeKeys(t *testing.T) {
 	kv := func(key string, v any) gguf.KV { return gguf.KV{Key: "llama.rope." + key, Value: v} }
 	for _, c := range []struct {
@@ -123,8 +124,8 @@ func TestRopeKeys(t *testing.T) {
 	}
 }
 
-// TestRopeMagnitude: YaRN's factor on rotated pairs. Hugging Face's attention_factor, under the key that llama.cpp's
-// converter gives it, replaces what follows from the factor; the other key multiplies it.
+// TestRopeMagnitude: YaRN's factor on rotated pairs. Hugging Face's attention_factor, under the key of llama.cpp's
+// converter, replaces the computed factor; the other key multiplies it.
 func TestRopeMagnitude(t *testing.T) {
 	usual := 1 + 0.1*math.Log(4)
 	for _, c := range []struct {

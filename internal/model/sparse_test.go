@@ -53,8 +53,7 @@ const (
 
 var sparseTokens = []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350, 7, 222, 80, 3, 41, 301, 18}
 
-// TestExactIsDense: reading only the neurons that are not zero changes nothing but the order of sums, token by token
-// and as a prompt.
+// TestExactIsDense: skipping zero neurons changes only the order of sums, token by token and as a prompt.
 func TestExactIsDense(t *testing.T) {
 	type dense struct {
 		spec  synth.Spec
@@ -98,7 +97,7 @@ func TestExactIsDense(t *testing.T) {
 	}
 }
 
-// TestOrder: neurons in another order are the same model.
+// TestOrder: reordering neurons does not change the model.
 func TestOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {
@@ -136,7 +135,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestAuto: what a file is decides how it is run, and what it cannot do is said.
+// TestAuto: the file decides the mode, and impossible modes are refused.
 func TestAuto(t *testing.T) {
 	for _, c := range []struct {
 		spec  synth.Spec
@@ -192,7 +191,7 @@ func (o *observer) FeedForward(layer int, s model.FFNStep) {
 	}
 }
 
-// TestObserver: what an observer sees of a layer is the layer's definition, worked out from the file.
+// TestObserver: an observer sees the layer's definition, computed from the file.
 func TestObserver(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F32}, 2)
 	o := &observer{layer: 1}

@@ -341,7 +341,7 @@ func usualLoads(a *altered) []loading {
 	)
 }
 
-// thorough reports whether what all families have in common is traced in this one. There is one of each kind.
+// thorough reports whether this family's trace includes what all families have in common. There is one of each kind.
 func thorough(family string) bool {
 	return slices.Contains(strings.Fields("bamboo deepseek2 falcon gemma3 gemma3n gemma4 gpt-oss lfm2 llama modern-bert nemotron_h_moe opt phi3 qwen2moe qwen3next smallthinker"), family)
 }

@@ -92,7 +92,7 @@ func sameText(t *testing.T, path, got string) {
 	}
 }
 
-// model tells what all loads of m do.
+// model writes what all loads of m do.
 func (s *story) model(t *testing.T, m tracedModel) {
 	t.Helper()
 	fmt.Fprintf(s, "\n== %s\n", m.name)
@@ -101,7 +101,7 @@ func (s *story) model(t *testing.T, m tracedModel) {
 	}
 }
 
-// trace loads m as l says, on paper, and tells what its steps do.
+// trace loads m as l says, on paper, and writes what its steps do.
 func (s *story) trace(t *testing.T, m tracedModel, l loading) {
 	t.Helper()
 	d := &paper{files: []*gguf.File{m.file}, expands: !l.gpu}
@@ -230,7 +230,7 @@ type namedStep struct {
 	run  func() (rows [][]float32, err error) // logits and hidden states
 }
 
-// stepsOf returns the steps that a loaded model is to take: those that it can.
+// stepsOf returns the steps that a loaded model can take.
 func stepsOf(m *model.Model, f *gguf.File, l loading) (list []namedStep) {
 	type rows struct {
 		seq, at, n int

@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// story writes traces of a family as a text. A stretch is what a segment does with the weights of one part of a layer,
-// or with those outside of layers. Stretches that are alike are written once and have a number.
+// story writes traces of a family as text. A stretch is what a segment does with the weights of one part of a layer, or
+// outside of layers. Equal stretches are written once, with a number.
 type story struct {
 	strings.Builder
 	programs, stretches, lists dictionary        // texts of steps, stretches, and lists of weights
@@ -39,8 +39,8 @@ func (p place) String() string {
 	return fmt.Sprintf("layer %d", p.layer)
 }
 
-// placeOf returns the place that a weight belongs to by its name in a file, as far as that tells it; before is the
-// place of the operation before it.
+// placeOf returns the place of a weight by its name in a file, as far as the name tells; before is the place of the
+// previous operation.
 func (d *paper) placeOf(label string, before place) place {
 	if rest, ok := strings.CutPrefix(label, "blk."); ok {
 		number, name, _ := strings.Cut(rest, ".")
@@ -160,7 +160,7 @@ func (t *teller) field(f field, p place) string {
 	return f.name + "=" + s
 }
 
-// value names a value: by its number, or by a letter where it is from an earlier stretch.
+// value names a value: by its number, or by a letter if it comes from an earlier stretch.
 func (t *teller) value(v int) string {
 	switch {
 	case v == 0:
@@ -193,7 +193,7 @@ func (t *teller) place(v int) string {
 // line is a line of a step, and the text to be written with it where that is new.
 type line struct{ text, first string }
 
-// folded returns a line for each layer, and for neighbouring layers that are alike one.
+// folded returns a line for each layer, and one line for equal neighbouring layers.
 func folded(items []stretch, d *dictionary) (lines []line) {
 	type layer struct {
 		from, to    int
@@ -223,7 +223,7 @@ func folded(items []stretch, d *dictionary) (lines []line) {
 	return lines
 }
 
-// dictionary numbers texts of several lines. One that is like an earlier text is told by what differs.
+// dictionary numbers texts of several lines. A text that is similar to an earlier one is written as the difference.
 type dictionary struct {
 	prefix string
 	texts  [][]string

@@ -96,8 +96,8 @@ func (d *paper) units(src *compute.Source, use compute.Use) int {
 	return src.Rows
 }
 
-// label returns src's name, and which rows of the file's tensor it is. What a tensor was made into has a hash instead,
-// and so has what is made of nothing in a file.
+// label returns src's name, and which rows of the file's tensor it is. Changed tensors, and data without a tensor, have
+// a hash instead.
 func (d *paper) label(src *compute.Source) string {
 	name := "made"
 	at := func(data []byte, i int) bool { return i < len(data) && &data[i] == &src.Data[0] }
@@ -139,7 +139,7 @@ func usage(u compute.Use) string {
 	return [...]string{"dense", "precise", "head", "lookup", "rows", "columns"}[u]
 }
 
-// placeOf returns where src goes, if it is not RAM alone.
+// placeOf returns the place of src; empty for RAM.
 func placeOf(src *compute.Source) (s string) {
 	if src.Pinned {
 		s = ", pinned"
@@ -186,8 +186,8 @@ func (d *paper) Rehearse(f func() error) error {
 	return f()
 }
 
-// recording is what a segment did. Each result of an operation is a value with a number of its own, so that a recording
-// tells the flow of data and not which memory it takes.
+// recording is what a segment did. Each result of an operation is a numbered value, so that a recording shows the flow
+// of data and not the memory in use.
 type recording struct {
 	compute.Unforeseeing
 	dev     *paper
@@ -203,8 +203,8 @@ type recording struct {
 	err     error
 }
 
-// operation is an operation, or one of the two other things that a segment does: it calls the host, or says what it
-// foresees.
+// operation is an operation, or one of the two other things that a segment does: it calls the host, or predicts a
+// choice.
 type operation struct {
 	name   string
 	gives  []int // values
@@ -349,7 +349,7 @@ func (r *recording) choice(c compute.Choice) string {
 	return fmt.Sprintf("(%s×%d of %d)", r.rows(c.Rows, c.Outputs), c.Used, c.N)
 }
 
-// fields adds v's to o: what is read, weights, and numbers that are not zero.
+// fields adds v's fields to o: read tensors, weights, and numbers that are not zero.
 func (r *recording) fields(o *operation, name string, v reflect.Value) {
 	add := func(f field) {
 		f.name = name
@@ -442,7 +442,7 @@ func (r *recording) fields(o *operation, name string, v reflect.Value) {
 	}
 }
 
-// writes visits an operation: it learns what is read, and gathers the writes, to be done after the reads.
+// writes visits an operation: it notes reads, and collects writes, to be done after the reads.
 type writes struct {
 	r    *recording
 	list []func() int

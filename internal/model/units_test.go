@@ -22,8 +22,8 @@ import (
 var everyFamily = flag.Bool("every-family", false, "have experts of all families on disk, not of one of each kind")
 
 // TestExpertsOnDisk: models with experts on disk, and RAM for some of them, give the same bytes of logits and hidden
-// states as in RAM. It tests every kind of step: prompts, tokens, several sequences, guesses, and layers that predict
-// further tokens. It also tests adapters, biases, gates and ups in one tensor, and experts' neurons that are left out.
+// states as in RAM. It tests every kind of step: prompts, tokens, several sequences, drafts, and MTP layers. It also
+// tests adapters, biases, gates and ups in one tensor, and skipped neurons of experts.
 func TestExpertsOnDisk(t *testing.T) {
 	kinds := []string{"the usual model", "optional tensors", "gates and ups of experts in one tensor", "experts with predictors", "a layer that predicts a further token"}
 	families := strings.Fields("deepseek4 glm4moe gpt-oss grovemoe smallthinker")
@@ -69,8 +69,7 @@ func TestExpertsOnDisk(t *testing.T) {
 	}
 }
 
-// storable reports whether a model has experts and its file could be one on disk: on paper, tensors need not have their
-// data.
+// storable reports whether a model has experts and could be on disk: on paper, tensors need no data.
 func storable(f *gguf.File) bool {
 	whole := func(w *gguf.Tensor) bool { return int64(len(w.Data)) == w.Bytes() }
 	experts := func(w *gguf.Tensor) bool { return strings.HasSuffix(w.Name, "down_exps.weight") }

@@ -60,8 +60,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestEndsOfFile: the keys of ends of texts may be numbers or lists, and what is no token of the vocabulary says that
-// there is none.
+// TestEndsOfFile: the keys of end tokens may be numbers or lists, and a token outside the vocabulary means none.
 func TestEndsOfFile(t *testing.T) {
 	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
 	for key, v := range map[string]any{
@@ -87,7 +86,7 @@ func TestEndsOfFile(t *testing.T) {
 	}
 }
 
-// TestScoresOfAnyType: scores may be whole numbers, or missing; missing scores are all equal.
+// TestScoresOfAnyType: scores may be integers, or missing; missing scores are all equal.
 func TestScoresOfAnyType(t *testing.T) {
 	ids := func(scores any) []int32 {
 		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})

@@ -2,8 +2,7 @@ package model
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// mostBins is the largest number of counts of a layer, which its neurons share: about as many as a picture has columns
-// for.
+// mostBins is the largest number of counters of a layer, which its neurons share: about the columns of a picture.
 const mostBins = 256
 
 // Watch switches the counting of Work, and of Bins, which costs a little more, for the model's next steps.

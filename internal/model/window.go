@@ -39,12 +39,11 @@ func (c *Config) Window(context int) int {
 // for room.
 const textTokens = 8
 
-// CacheSize returns the pages of a KV cache for context positions of all sequences together. sequences of them generate
-// at a time, by steps of at most step tokens. Layers with windows keep the positions that windows reach, and as many
-// again before these, for requests that continue a little before another's end; if whole, they keep all. An encoder has
-// room for a step of short texts. With recurrent layers each sequence has a slot for its state, and checkpoints have
-// more slots. With guesses, which draft tokens, there are also slots for copies of states to go back to after a wrong
-// draft token.
+// CacheSize returns the pages of a KV cache with context positions for all sequences together. sequences of them
+// generate at a time, in steps of at most step tokens. Layers with windows keep the positions that windows reach, and
+// as many again before these, for requests that continue a little before another's end; if whole, they keep all. An
+// encoder has room for a step of short texts. With recurrent layers each sequence has a slot for its state, and
+// checkpoints have more slots. guesses adds slots for copies of states, which wrong drafts restore.
 func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
 	if c.Encoder() { // its texts, which may be short, share a step but no page

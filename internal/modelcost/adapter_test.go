@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestAdapters: what adapters have beside a layer's matrices lies with that layer, in floats and with ranks of whole
-// blocks; of matrices of neurons one half lies with these.
+// TestAdapters: adapters of a layer's matrices have the layer's place, in floats and with ranks of whole blocks. Of
+// matrices of neurons, one half has the neurons' place.
 func TestAdapters(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Seed: 1})
 	adapter := func(tensor string, cols, rows int) model.Adapter {

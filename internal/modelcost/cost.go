@@ -67,7 +67,7 @@ func (w Law) String() string {
 // usualPrecision is the share of predicted neurons that are active, for predictors of unknown precision.
 const usualPrecision = 0.6
 
-// neurons are one layer's rows in bytes, and what is known of how often they are read.
+// neurons are one layer's rows in bytes, and how often they are read, as far as known.
 type neurons struct {
 	gate, up, down int64     // bytes of one neuron; gate is 0 in ungated layers
 	frequency      []float32 // [n_ff] hottest first

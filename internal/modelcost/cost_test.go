@@ -58,7 +58,7 @@ func of(t *testing.T, f *gguf.File, o Options) Cost {
 	return b
 }
 
-// weights returns the bytes of all tensors, but for predictors in a mode that does not use them.
+// weights returns the bytes of all tensors, without predictors in a mode that does not use them.
 func weights(f *gguf.File, mode model.SparseMode) (n int64) {
 	for _, x := range f.Tensors {
 		if mode == model.Predict || !strings.HasSuffix(x.Name, ".fc1.weight") && !strings.HasSuffix(x.Name, ".fc2.weight") {
@@ -68,8 +68,7 @@ func weights(f *gguf.File, mode model.SparseMode) (n int64) {
 	return n
 }
 
-// checkBytes holds b to the file: nothing is lost or counted twice, and the KV cache is 2 bytes times 2 times its
-// elements.
+// checkBytes checks that b counts all of the file once, and that the KV cache is 2 bytes times 2 times its elements.
 func checkBytes(t *testing.T, b *Cost, f *gguf.File, kvElements int) {
 	t.Helper()
 	pages := (b.Context + 63) / 64 * 64
@@ -165,7 +164,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A layer's experts are its units: all are in memory, and a token reads those that it uses.
+// TestExperts: a layer's experts are its units. All are in memory, and a token reads those that it uses.
 func TestExperts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	s := synth.Spec{Arch: "qwen2moe", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 3, Activation: "silu"}
@@ -189,7 +188,7 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// Nothing is assumed of the neurons of a model whose layers have nothing but experts, whatever its activation is:
+// TestExpertsOnly: nothing is assumed about the neurons of a model that has only experts, whatever its activation:
 // experts are priced whole.
 func TestExpertsOnly(t *testing.T) {
 	s := synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 2, Activation: "relu"}
@@ -246,7 +245,7 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
-// Counts of a profile are planned with where the file has none of its own, hottest first.
+// TestStats: plans use a profile's counts if the file has none, hottest first.
 func TestStats(t *testing.T) {
 	f := synthetic(t, synth.Spec{Arch: "llama", Type: quant.F16})
 	s := neuron.New(2, 256)

@@ -36,7 +36,7 @@ type Options struct {
 // Use is the work of a layer for its tokens, as shares of its neurons.
 type Use struct {
 	Active   float64 // neurons with an activation other than zero
-	Computed float64 // neurons that are computed: those that a predictor chose
+	Computed float64 // neurons that a predictor chose
 	AlwaysOn float64 // neurons that are computed without asking the predictor, the hottest
 }
 
@@ -250,7 +250,7 @@ func (r *reader) known() bool {
 	return r.c.Experts.Count > 0
 }
 
-// evenly returns how often each of a layer's experts is used if all are alike.
+// evenly returns the uses of each of a layer's experts if all are equally frequent.
 func evenly(e model.Experts) []float32 {
 	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
 }
@@ -388,8 +388,8 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 }
 
-// adapted returns the bytes of adapters' matrices for the model's tensors of that prefix, without those that are stored
-// with neurons.
+// adapted returns the bytes of adapters' matrices for the model's tensors of that prefix, without those stored with
+// neurons.
 func (r *reader) adapted(prefix string) (n int64) {
 	for _, a := range r.b.Adapters {
 		for _, t := range a.File.Tensors {

@@ -34,8 +34,8 @@ func (d *weighing) Vector(src compute.Source) (*compute.Vector, error) {
 	return d.Device.Vector(src)
 }
 
-// TestLatent: what is counted for latent attention is what a device is given, with the keys' matrices in both forms and
-// without, of files with a matrix for each head and with one for all.
+// TestLatent: the counted bytes of latent attention are those that a device gets, with the keys' matrices in both forms
+// and without, for files with a matrix for each head and with one for all.
 func TestLatent(t *testing.T) {
 	for _, arch := range []string{"deepseek2", "minicpm3"} {
 		for _, typ := range []quant.Type{quant.F16, quant.Q8_0} {
@@ -79,8 +79,8 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// TestFurther: what is counted for a layer that predicts a further token is what a device is given more than without
-// it, and keys and values; an embedding table of its own is no part of what a GPU may have.
+// TestFurther: the counted bytes of an MTP layer are what a device gets in addition, with keys and values. Its own
+// embedding table is not for a GPU.
 func TestFurther(t *testing.T) {
 	for _, arch := range []string{"deepseek2", "glm4moe"} {
 		f := synthtest.Further(t, synth.Spec{Arch: arch, Type: quant.Q8_0, Layers: 3, Embd: 256, FF: 256, Heads: 4, Experts: 4, Used: 2, Activation: "silu", Seed: 5}, true)

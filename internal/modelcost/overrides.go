@@ -72,7 +72,7 @@ type part int
 
 const (
 	partUnits     part = iota // experts, or neurons
-	partAttention             // everything else of a layer that has no part of its own: routers and shared experts, too
+	partAttention             // everything else of a layer without its own part: routers and shared experts, too
 	partPredictor
 	partHead
 	partTables // embedding tables that are not the head

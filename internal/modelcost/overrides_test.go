@@ -82,7 +82,7 @@ func TestOverridesOfNeurons(t *testing.T) {
 	}
 }
 
-// TestOverridesOfExpertsWithPredictors: predictors lie where their experts do, which llama.cpp's patterns do not name.
+// TestOverridesOfExpertsWithPredictors: predictors, which llama.cpp's patterns do not name, go where their experts go.
 func TestOverridesOfExpertsWithPredictors(t *testing.T) {
 	f := withExperts(t)
 	for l := range 4 {
@@ -96,7 +96,7 @@ func TestOverridesOfExpertsWithPredictors(t *testing.T) {
 	}
 }
 
-// TestOverridesRefused: what cannot be divided is refused, with what to match instead.
+// TestOverridesRefused: indivisible parts are refused, with advice on what to match instead.
 func TestOverridesRefused(t *testing.T) {
 	f := withExperts(t)
 	for text, want := range map[string]string{

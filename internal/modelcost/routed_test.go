@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPublishedExperts: described models have as many weights, and of those that a token reads, as their makers say, in
-// billions, layers that predict further tokens left out.
+// TestPublishedExperts: described models have as many weights, and read as many per token, as their makers say, in
+// billions, without MTP layers.
 func TestPublishedExperts(t *testing.T) {
 	for name, want := range map[string]struct{ all, active float64 }{
 		"qwen3-30b-a3b": {30.5, 3.3}, "gpt-oss-120b": {116.8, 5.1}, "glm-4.5-air": {106, 12}, "qwen3-235b-a22b": {235, 22}, "deepseek-v3": {671, 37},

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFalling: what does not rise stays, and what rises has its mean, so that sums of what lies before a rise are kept.
+// TestFalling: values that do not rise stay, and rising ones become their mean, so that sums before a rise stay the
+// same.
 func TestFalling(t *testing.T) {
 	for _, c := range []struct{ from, want []float32 }{
 		{nil, []float32{}},

@@ -8,7 +8,7 @@ import (
 // finest is what a reading must resolve: a hand-off to a GPU takes tens of microseconds.
 const finest = 10 * time.Microsecond
 
-// Readings never go back, and while any two of package time's may be the same, some of many lie less than finest apart.
+// TestFine: readings never go back, and some differ by less than finest, although package time's may be equal.
 func TestFine(t *testing.T) {
 	least := time.Hour
 	for last, n := Now(), 0; n < 100_000; n++ {
@@ -29,7 +29,8 @@ func TestFine(t *testing.T) {
 // coarse is what package time may be wrong by on Windows.
 const coarse = 16 * time.Millisecond
 
-// A second is the system's: each clock's reading of a sleep lies within the other's reading of a little more.
+// TestUnit: seconds are the system's: each clock's reading of a sleep is within the other's reading of a slightly
+// longer time.
 func TestUnit(t *testing.T) {
 	const slept = 3 * coarse
 	ours, theirs := Now(), time.Now()

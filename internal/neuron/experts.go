@@ -212,7 +212,7 @@ func (y *ExpertLayer) Order(groups int) []int32 {
 	return order
 }
 
-// Neurons returns the order of an expert's neurons, likewise; nil if they were not counted.
+// Neurons returns the order of an expert's neurons, hottest first; nil if they were not counted.
 func (y *ExpertLayer) Neurons(expert int) []int32 {
 	if y.Active == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// byHand returns counts of a layer without experts and one of four, of which each of 8 + 8 tokens used two.
+// byHand returns counts of a layer without experts and one of four, with 8 + 8 tokens that each used two.
 func byHand() *Experts {
 	return &Experts{
 		Texts: []Text{{"a", 8}, {"b", 8}},

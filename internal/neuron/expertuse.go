@@ -26,7 +26,7 @@ func (x *Experts) Used(layer int) int {
 }
 
 // Entropy returns the entropy in bits of the expert of a random use of the layer: the logarithm of the number of
-// experts if all are used alike. 0 if nothing was counted.
+// experts for equal use. 0 if nothing was counted.
 func (x *Experts) Entropy(layer int) float64 {
 	uses := x.Layers[layer].Total()
 	all := float64(total(uses))
@@ -67,8 +67,8 @@ func (x *Experts) Chance(layer int) float64 {
 	return squares / sum
 }
 
-// Run returns for how many consecutive tokens an expert of a layer is used on average, once it is used: uses divided by
-// those that the next token does not repeat. 0 if nothing was counted. Ends of sequences end runs, too.
+// Run returns the mean number of consecutive tokens that use an expert of a layer: uses divided by uses that the next
+// token does not repeat. 0 if nothing was counted. Ends of sequences end runs, too.
 func (x *Experts) Run(layer int) float64 {
 	y := &x.Layers[layer]
 	if y.Count() == 0 {
@@ -81,15 +81,15 @@ func (x *Experts) Run(layer int) float64 {
 	return float64(all) / float64(max(1, all-min(all, y.Again[0])))
 }
 
-// Agreement says how alike the uses of a layer's experts are in different texts.
+// Agreement says how similar the uses of a layer's experts are in different texts.
 type Agreement struct {
 	Texts   int     `json:"texts"`   // compared; below 2 the rest is 0
 	Rank    float64 `json:"rank"`    // Spearman's rank correlation of the experts' uses, mean over pairs of texts, -1…1
 	Hottest float64 `json:"hottest"` // share of one text's hottest quarter of experts that is also in the other's, mean over pairs
 }
 
-// leastCompared is how many uses an expert must have on average in a text that is compared: with fewer, chance alone
-// makes texts differ.
+// leastCompared is the least mean number of uses of an expert in a compared text: with fewer, chance alone makes texts
+// differ.
 const leastCompared = 16
 
 // Agreement compares texts with enough uses of the layer's experts.

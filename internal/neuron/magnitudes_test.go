@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// A threshold is the quantile of the sorted magnitudes, but for a step of a 32nd of an octave.
+// TestMagnitudes: a threshold is the quantile of the sorted magnitudes, to within a step of a 32nd of an octave.
 func TestMagnitudes(t *testing.T) {
 	rng := testenv.Rand(t)
 	values := make([]float32, 5000)

@@ -210,7 +210,7 @@ func cloned[T any](rows [][]T) [][]T {
 	return out
 }
 
-// checkShare holds Share to its definition: the k hottest make q, k-1 do not.
+// checkShare checks Share against its definition: the k hottest reach q, k-1 do not.
 func checkShare(t *testing.T, seed uint64, s *Stats, l int) {
 	t.Helper()
 	ranked := slices.Clone(s.Layers[l])
@@ -256,8 +256,8 @@ func TestFitRecoversExponent(t *testing.T) {
 	}
 }
 
-// A plateau of neurons that are active for every token is no part of the law, nor are dead ones; at half the pairs
-// active the plateau takes a fifth of the layer.
+// TestFitLeavesPlateauAndDeadOut: neurons active for every token are not part of the law, and neither are dead ones.
+// With half of the pairs active, the plateau takes a fifth of the layer.
 func TestFitLeavesPlateauAndDeadOut(t *testing.T) {
 	const live, want = 3500, 1.1
 	for _, plateau := range []int{1, 40, live / 5} {
@@ -278,7 +278,7 @@ func TestFitOfNoLaw(t *testing.T) {
 	flat.Tokens = 100
 	for i := range 1000 {
 		flat.Layers[0][i] = 50
-		if i < 500 { // half as a block: a step is no power law
+		if i < 500 { // half as a block: a step is not a power law
 			flat.Layers[1][i] = 100
 		} else {
 			flat.Layers[1][i] = 1

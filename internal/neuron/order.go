@@ -26,7 +26,7 @@ func (s *Stats) Order() Order {
 	return o
 }
 
-// Check reports a layer that is no permutation of its neurons. widths [layer] is n_ff of each layer.
+// Check returns an error for a layer that is not a permutation of its neurons. widths [layer] is n_ff of each layer.
 func (o Order) Check(widths []int) error {
 	if len(o) != len(widths) {
 		return fmt.Errorf("an order of %d layers for a model of %d", len(o), len(widths))

@@ -30,8 +30,8 @@ func (s *Stats) Cumulative(layer int) []float64 {
 	return out
 }
 
-// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 if nothing
-// was active.
+// Share returns the smallest share of a layer's neurons with the share q of its activations, 0…1; 0 if nothing was
+// active.
 func (s *Stats) Share(layer int, q float64) float64 { return s.Shares(layer, q)[0] }
 
 // Shares is Share for several q, ranking the neurons once.
@@ -62,14 +62,13 @@ const (
 	leastLive   = 10   // neurons that were ever active
 	leastSpan   = 4    // the range spans at least this factor of ranks: at 50 % sparsity a plateau takes a fifth of them
 	candidates  = 24   // first ranks tried, spaced by equal factors
-	asGood      = 1.2  // a longer range is preferred whose KS distance is within this factor of the least
+	asGood      = 1.2  // a longer range is preferred if its KS distance is within this factor of the least
 	maxExponent = 32.0 // beyond it, the first rank has everything
 )
 
 // Fit estimates the exponent by maximum likelihood, taking each activation as a draw of a rank from the power law on
 // the bounded range From…To. To is the last neuron ever active. Frequencies cannot exceed 1, so the hottest neurons may
-// lie on a plateau: From is the first rank whose KS distance is about the least, among those that leave a range long
-// enough.
+// form a plateau: From is the first rank with about the least KS distance, among those that leave a range long enough.
 //
 // Sources: Clauset, Shalizi, Newman, "Power-law distributions in empirical data" (2009), for likelihood and KS choice
 // of the cut in place of least squares on logarithms; Hanel et al., "Fitting power-laws in empirical data with
@@ -105,7 +104,7 @@ func (s *Stats) Fit(layer int) PowerLaw {
 			return p
 		}
 	}
-	panic("no fit is the best") // least is one of them
+	panic("no fit is the best") // the least one is among them
 }
 
 // likeliest solves E[ln rank] under rank^−s for the observed mean by Newton's method on the convex log-partition

@@ -17,7 +17,7 @@ type ExpertFigures struct {
 	Experts   int              `json:"experts"`
 	Used      int              `json:"used"`            // by a token
 	Unused    int              `json:"unused"`          // by every token
-	Entropy   float64          `json:"entropy"`         // bits of a use's expert; the logarithm of Experts if all are used alike
+	Entropy   float64          `json:"entropy"`         // bits of a use's expert; the logarithm of Experts for equal use
 	Quarter   float64          `json:"hottest_quarter"` // uses that the hottest quarter of experts has
 	Half      float64          `json:"hottest_half"`
 	Ranked    []float64        `json:"tokens_by_rank"` // share of tokens that use each expert, the hottest first

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// used returns counts of a model whose first layer has no experts, and whose second has eight, two for each of 1,000
+// used returns counts of a model with a first layer without experts, and a second with eight, two for each of 1,000
 // tokens of two texts; the first ones are used most. Neighbours share an expert in 40 % of uses.
 func used(neurons bool) *neuron.Experts {
 	ff := 0

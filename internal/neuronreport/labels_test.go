@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// drawn is a canvas that keeps what is drawn on it.
+// drawn is a canvas that records what is drawn.
 type drawn struct {
 	rects []area
 	lines []stroke
@@ -58,8 +58,8 @@ func (s stroke) distance(p point) float64 {
 	return least
 }
 
-// Each of a few layers has a colour of its own and its number on its curve and beside the chart, where nothing covers
-// it; many layers have no numbers.
+// TestFewCurvesAreLabelled: each of a few layers has its own colour, and its number on its curve and next to the chart,
+// where nothing covers it. Many layers have no numbers.
 func TestFewCurvesAreLabelled(t *testing.T) {
 	for _, layers := range []int{1, 2, 6, 8, 9} {
 		p := portrait(t, "m", sample(layers, 500))

@@ -99,7 +99,8 @@ func TestNothingToDraw(t *testing.T) {
 	}
 }
 
-// Neurons equally hot lie on the diagonal; a layer that one neuron of ten does alone runs along the upper edge.
+// TestCurvesLieWhereTheyShould: equally hot neurons give the diagonal; a layer in which one neuron of ten does
+// everything gives the upper edge.
 func TestCurvesLieWhereTheyShould(t *testing.T) {
 	flat := neuron.New(2, 1000)
 	flat.Tokens = 100

@@ -41,7 +41,7 @@ func (r *raster) rect(x, y, w, h float64, fill ink) {
 	r.paint(fill)
 }
 
-// polygon adds a polygon, clockwise, to those that paint will fill; overlapping ones are filled once.
+// polygon adds a clockwise polygon to those that paint fills; overlaps are filled once.
 func (r *raster) polygon(points ...point) { r.shape = append(r.shape, points) }
 
 // paint fills the polygons within their bounding rectangle: the cost is that of its area.

@@ -51,7 +51,7 @@ func TestText(t *testing.T) {
 
 var errFull = errors.New("full")
 
-// full takes so many bytes.
+// full accepts this many bytes.
 type full struct{ room int }
 
 func (f *full) Write(b []byte) (int, error) {

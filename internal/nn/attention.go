@@ -16,7 +16,7 @@ type Attention struct {
 	HeadShape
 	Layer   int  // its number
 	Stored  int  // the part of the cache with its keys and values
-	Borrows bool // it reads the keys and values of layer From, and has none of its own
+	Borrows bool // it reads the keys and values of layer From, and has none itself
 	From    int  // with Borrows
 
 	Onward      bool                // rows never see later ones, not even the rows of a picture, which see each other in other layers
@@ -165,7 +165,7 @@ func (a *Attention) Store(p *Pass, x compute.Tensor) {
 	p.Leave(scope)
 }
 
-// project returns queries, keys and values, and the gates of queries where there are some.
+// project returns queries, keys, values, and the gates of queries if there are any.
 func (a *Attention) project(p *Pass, x compute.Tensor) (q, k, v, gate compute.Tensor) {
 	switch {
 	case a.Gated:

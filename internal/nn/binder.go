@@ -54,8 +54,8 @@ type binding struct {
 	listed []*gguf.Tensor
 }
 
-// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as
-// long as dev lives. progress, which may be nil, learns of the bytes that were bound.
+// NewBinder returns a binder of f's tensors to dev, for tensors outside of layers. pinned says that f stays open as
+// long as dev lives. progress, which may be nil, gets the bound bytes.
 func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
 	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, purposes: map[string]Purpose{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
@@ -98,7 +98,7 @@ func (b *Binder) Store(s compute.KVShape) int {
 // Parts returns what the layers that were bound consist of, by their numbers.
 func (b *Binder) Parts() []Parts { return b.parts }
 
-// Fail notes an error, with the file's path, unless there is one already.
+// Fail records an error with the file's path, unless there is one already.
 func (b *binding) Fail(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = fmt.Errorf("%s: %w", b.File.Path, fmt.Errorf(format, args...))
@@ -120,7 +120,7 @@ func (b *Binder) tensor(name string) *gguf.Tensor { return b.binding.tensor(b.pr
 // bound reports whether a tensor of that name was bound.
 func (b *Binder) bound(name string) bool { return b.taken[b.prefix+name] }
 
-// Rows returns the number of rows of a tensor that no key tells. It is 1 if the file lacks the tensor; binding it then
+// Rows returns the number of rows of a tensor if no key says it. It is 1 if the file lacks the tensor; binding it then
 // fails with its name.
 func (b *Binder) Rows(name string) int {
 	if t := b.tensor(name); sized(t) {
@@ -143,7 +143,7 @@ func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 	return b.takeStacked(name, 0, cols, rows)
 }
 
-// takeStacked is take for a tensor of n matrices with that many rows together; 0: it is no stack.
+// takeStacked is take for a stack of n matrices with this many rows in total; n is 0 for a single matrix.
 func (b *Binder) takeStacked(name string, n, cols, rows int) *gguf.Tensor {
 	t := b.claim(name)
 	if t == nil {
@@ -168,7 +168,7 @@ func (b *Binder) takeStacked(name string, n, cols, rows int) *gguf.Tensor {
 	return b.scaled(t)
 }
 
-// Streaming has matrices of s computed where s has them. s may be nil. It returns b.
+// Streaming makes the device compute matrices of s from s. s may be nil. It returns b.
 func (b *Binder) Streaming(s *gguf.Stream) *Binder {
 	b.stream, b.streamed = s, map[*gguf.Tensor]bool{}
 	return b
@@ -320,7 +320,7 @@ func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use)
 		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.inPlace(t), Passing: b.streamed[t],
 		Split: compute.Split{Tier: b.Tier, Bound: b.whole(rows - first)},
 	}
-	if t.Data != nil { // else the shape alone is known, and wanted
+	if t.Data != nil { // otherwise only shapes are known and needed
 		src.Data = t.Data[first*t.Type.RowBytes(cols):]
 	}
 	m, err := b.Dev.Matrix(src, use)
@@ -359,7 +359,7 @@ func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, o
 	at, rowBytes := 0, t.Type.RowBytes(cols)
 	for i, r := range rows {
 		var data []byte
-		if t.Data != nil { // else the shape alone is known, and wanted
+		if t.Data != nil { // otherwise only shapes are known and needed
 			data = t.Data[at : at+r*rowBytes]
 		}
 		src := compute.Source{
@@ -467,7 +467,7 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	at := 0
 	for _, n := range lens {
 		src := compute.Source{Name: t.Name, Type: t.Type, Rows: 1, Cols: n, Split: compute.Split{Tier: b.Tier}}
-		if t.Data != nil { // else the shape alone is known, and wanted
+		if t.Data != nil { // otherwise only shapes are known and needed
 			src.Data = t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)]
 		}
 		v, err := b.Dev.Vector(src)

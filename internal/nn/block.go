@@ -4,7 +4,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // SelfAttention is a layer's attention, of any form.
 type SelfAttention interface {
-	// Forward returns the residual and what is to be added to it for in. [n, n_embd] of each, or the rows that are wanted
+	// Forward returns the residual and the output to add to it. [n, n_embd] of each, or only the wanted rows
 	Forward(p *Pass, residual, in compute.Tensor) (x, y compute.Tensor)
 	// Attend stores the keys and values of in, and returns the heads' output.
 	Attend(p *Pass, in compute.Tensor) compute.Tensor

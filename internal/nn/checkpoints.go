@@ -39,7 +39,7 @@ func (c *Checkpoints) Mix(p *Pass, x compute.Tensor, w Norm) compute.Tensor {
 	return y
 }
 
-// Narrow keeps the rows that a layer goes on with; see Pass.Wanted.
+// Narrow keeps the rows with which a layer continues; see Pass.Wanted.
 func (c *Checkpoints) Narrow(p *Pass, layer int) {
 	if c.count > 0 {
 		c.stack = p.Wanted(layer, c.stack)

@@ -6,10 +6,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// CompressedAttention is attention with one KV head with keys that are also the values. Queries see the keys of a
-// window, and one key for each block of positions: of all complete blocks, or of those that an indexer chooses. The
-// heads' output is rotated back by the query's position, goes through a product for each group of heads, and then
-// through one for all.
+// CompressedAttention is attention with one KV head. Its keys are also the values. Queries see the keys of a window,
+// and one key for each block of positions: of all complete blocks, or of those that an indexer chooses. The heads'
+// output is rotated back by the query's position, and passes through a product for each group of heads and then a
+// product for all.
 //
 // Source: DeepSeek-AI 2026, DeepSeek-V4.
 type CompressedAttention struct {
@@ -27,7 +27,7 @@ type CompressedAttention struct {
 	Rope, Back    *compute.Rope // Rope rotates the last elements of queries and keys, Back those of the heads' output
 	Scores        compute.Attention
 
-	Blocks  *Compressor   // nil: queries see the window alone
+	Blocks  *Compressor   // nil: queries see only the window
 	Indexer *BlockIndexer // nil: they see all blocks
 }
 
@@ -44,7 +44,7 @@ type Compressor struct {
 	Open, Stored int // the parts of the cache with what positions have, and with keys
 }
 
-// BlockIndexer chooses the blocks that queries see, by keys of its own.
+// BlockIndexer chooses the blocks that queries see, with its own keys.
 type BlockIndexer struct {
 	Q       Linear // [heads·key, query latent]
 	Weights Linear // [heads, n_embd]
@@ -66,7 +66,7 @@ type CompressedSpec struct {
 
 	Block   int // positions of a block; 0: there are none
 	Overlap bool
-	Index   IndexShape // has no heads where queries see all blocks
+	Index   IndexShape // has no heads if queries see all blocks
 }
 
 // IndexShape are the sizes of a BlockIndexer: of its queries, and how many blocks it chooses.

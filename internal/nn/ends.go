@@ -25,7 +25,7 @@ func (k *Keys) Deep(layers int) int {
 	return k.Optional(".n_deepstack_layers", layers-1)
 }
 
-// Forward returns the embeddings of the step's tokens, and what is given of pictures in place of theirs. [n, n_embd]
+// Forward returns the embeddings of the step's tokens, with pictures' embeddings in place of theirs. [n, n_embd]
 func (e *Embedding) Forward(p *Pass) compute.Tensor {
 	x := p.Lookup(e.Table)
 	if e.Scale != 0 {
@@ -79,7 +79,7 @@ func (b *Binder) lookup(name string, rows, cols int, withHead bool) *compute.Mat
 //	softcap(Scale·(Head·norm(x)))
 type Output struct {
 	Norm    Norm
-	Head    Linear  // [n_vocab, n_embd]; not bound where there are no logits
+	Head    Linear  // [n_vocab, n_embd]; not bound if there are no logits
 	Scale   float32 // 0: 1
 	SoftCap float32 // 0: none
 	Ranking Ranking

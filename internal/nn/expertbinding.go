@@ -16,8 +16,8 @@ import (
 // MaxExperts bounds the experts of a layer from outside.
 const MaxExperts = 1 << 12
 
-// LeastSum is the least sum that weights are divided by in models that normalise them: the smallest normal half. No
-// softmax comes near it.
+// LeastSum is the least divisor of weights in models that normalise them: the smallest normal F16. Softmax stays far
+// above it.
 const LeastSum = 1.0 / (1 << 14)
 
 // ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
@@ -161,11 +161,11 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	return e
 }
 
-// mostAhead is the number of layers from one with experts to the next, at most, for that the former guesses the choice of the
-// latter: further apart, residuals are alike too little.
+// mostAhead is the largest distance between two layers with experts at which the earlier one predicts the later one's
+// choice. Beyond it their residuals differ too much.
 const mostAhead = 3
 
-// ChainExperts links each layer's experts to those of the next layer that has some, so that a device can guess which
+// ChainExperts links each layer's experts to those of the next layer with experts, so that a device can predict which
 // experts it will have to read.
 func (b *Binder) ChainExperts() {
 	var last *Experts

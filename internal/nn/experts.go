@@ -23,9 +23,9 @@ type Experts struct {
 	Shared     *FFN                  // the shared experts, or nil
 	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
-	Next     *Experts // those of the next layer that has some, if their choice can be guessed, or nil
+	Next     *Experts // the next layer's with experts, if their choice can be predicted, or nil
 	Guessed  bool     // they are another layer's Next
-	Foretell bool     // Expect tells a device what it will compute with
+	Foretell bool     // Expect announces to a device which experts it will use
 	reads    *Norm    // see Reads
 
 	Uses compute.NeuronCount
@@ -38,8 +38,8 @@ type Experts struct {
 // Bound reports whether there are experts.
 func (e *Experts) Bound() bool { return e.Router.Bound() }
 
-// Reads says what the router reads, so that an earlier layer can guess its choice: a norm of the residual, or the
-// residual itself where there is no norm. It returns e.
+// Reads says what the router reads, so that an earlier layer can predict its choice: a norm of the residual, or without
+// a norm the residual. It returns e.
 func (e *Experts) Reads(n Norm) *Experts {
 	e.reads = &n
 	return e
@@ -100,7 +100,7 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 	return shared
 }
 
-// foresee tells a device that keeps experts on disk how to guess which ones the next layer with experts will use: the
+// foresee tells a device that keeps experts on disk how to predict the choice of the next layer with experts: the
 // residual changes little from layer to layer.
 func (e *Experts) foresee(p *Pass, residual compute.Tensor) {
 	if e.Next != nil && residual.Rows <= compute.FewTokens {
@@ -108,8 +108,8 @@ func (e *Experts) foresee(p *Pass, residual compute.Tensor) {
 	}
 }
 
-// Expect tells a device that keeps experts on disk which ones this layer will use, where the router reads the residual
-// before attention: they are read while that computes.
+// Expect tells a device that keeps experts on disk which ones this layer will use, if the router reads the residual
+// before attention: they are read during attention.
 func (e *Experts) Expect(p *Pass, residual compute.Tensor) {
 	if e.Foretell && residual.Rows > 0 && residual.Rows <= compute.FewTokens {
 		g := e.guess(residual)
@@ -118,7 +118,7 @@ func (e *Experts) Expect(p *Pass, residual compute.Tensor) {
 	}
 }
 
-// guess returns how the router's choice follows from a residual.
+// guess returns how to predict the router's choice from a residual.
 func (e *Experts) guess(residual compute.Tensor) compute.ExpertGuess {
 	return compute.ExpertGuess{
 		X: residual, Norm: e.reads.Weight, Shift: e.reads.Bias, Centered: e.reads.Centered, Eps: e.reads.Epsilon,

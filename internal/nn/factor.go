@@ -73,7 +73,7 @@ func (b *binding) factors(name string, t *gguf.Tensor) []float32 {
 		return nil
 	}
 	whole := &Binder{binding: b}
-	if f.Data == nil { // the shapes alone are known
+	if f.Data == nil { // only shapes are known
 		whole.take(name, n, 1)
 		return make([]float32, n)
 	}

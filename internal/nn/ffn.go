@@ -2,10 +2,10 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// FeedForward is a layer that works on each token alone.
+// FeedForward is a layer that processes each token separately.
 type FeedForward interface {
-	// Forward returns what is added to the residual for x, its norm. The layer computes with x; predictors, which choose
-	// neurons before that, may read the residual itself. [n, n_embd]
+	// Forward returns the layer's output for x, the norm of residual. Predictors, which choose neurons earlier, may
+	// read residual itself. [n, n_embd]
 	Forward(p *Pass, residual, x compute.Tensor) compute.Tensor
 }
 
@@ -35,8 +35,7 @@ type FFN struct {
 	// Observe, if it is set, sees each dense step: the residual before the layer's norm, what the layer reads, and the
 	// activations. [n, n_embd], [n, n_embd], [n, n_ff]
 	Observe func(p *Pass, residual, x, activations compute.Tensor)
-	// ObserveGates, if it is set, sees the gates before they are activated, or Up's output where there are none. [n,
-	// n_ff]
+	// ObserveGates, if set, sees the gates before the activation, or Up's output in a layer without gates. [n, n_ff]
 	ObserveGates func(p *Pass, gates compute.Tensor)
 }
 
@@ -151,18 +150,17 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 	set := p.pool.takeSet(x, f.Neurons())
 	scope := p.Scope()
 	logits := p.New(x, r.FC2.Rows)
-	hidden := p.New(x, r.FC1.Rows) // the narrower one does not take what is wide enough for the other
+	hidden := p.New(x, r.FC1.Rows) // a tensor wide enough for the other would be too wide for this one
 	p.verbs.Predict(set, x, hidden, logits, r.FC1, r.FC2)
 	p.Leave(scope)
 	return set
 }
 
-// foresee tells a device that waits in every layer how to guess the set of the next layer's neurons: in a step of one
-// token, or of a few where it waits for a disk.
-// The residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this
-// layer's residual.
+// foresee tells a device how to predict the set of the next layer's neurons, in a step of one token, or of a few if it
+// waits for a disk. The residual changes little from layer to layer, so the next layer's predictor finds most of its
+// neurons in this layer's residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
-	if f.Next == nil || residual.Rows > 1 && (residual.Rows > compute.FewTokens || !f.Next.OnDisk) || p.Whole || p.Draft || f.NextNorm.Centered || f.NextNorm.Bias != nil { // a guess goes through an RMSNorm
+	if f.Next == nil || residual.Rows > 1 && (residual.Rows > compute.FewTokens || !f.Next.OnDisk) || p.Whole || p.Draft || f.NextNorm.Centered || f.NextNorm.Bias != nil { // a prediction goes through an RMSNorm
 		return
 	}
 	r := &f.Next.Predictor

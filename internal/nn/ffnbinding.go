@@ -14,11 +14,11 @@ type FFNSpec struct {
 	TopK             *float32 // see FFN.TopK
 	GateBias         Presence
 	UpBias, DownBias Presence
-	InputNorm        Norm // the norm that the block applies to the layer's input; with it the layer before guesses this layer's neurons
+	InputNorm        Norm // the norm of the block before the layer; with it the layer before predicts this layer's neurons
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Precise          bool // see compute.Precise
-	Parallel         bool // the layer runs in parallel to attention, so no earlier layer can guess its set
-	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
+	Parallel         bool // the layer runs in parallel to attention, so no earlier layer can predict its set
+	Swapped          bool // the file has ffn_up and ffn_down swapped
 }
 
 // Presence says whether files hold a tensor.
@@ -31,7 +31,7 @@ const (
 	Required
 )
 
-// The presences of a bias, where an argument alone would not tell that it is about one.
+// The presences of a bias, for calls in which a plain argument would be unclear.
 const (
 	NoBias      = Absent
 	MayHaveBias = Optional
@@ -46,8 +46,8 @@ func (b *Binder) FFN(s FFNSpec) *FFN {
 	return b.ffn(s, "", OfNeurons, min(b.plan.Place.Bound, s.Neurons))
 }
 
-// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where
-// attention goes. It is nil where there are no neurons.
+// SharedExperts binds the experts that all tokens use, as one feed-forward layer. It has the place of attention. It is
+// nil without neurons.
 func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 	if s.Neurons == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (b *Binder) Present(name string, p Presence) bool {
 	return p == Required || p == Optional && b.Has(name)
 }
 
-// bindPredictor binds f's predictor, or leaves it in the file where it is not used.
+// bindPredictor binds f's predictor, or leaves an unused one in the file.
 func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	const fc1, fc2 = "fc1.weight", "fc2.weight"
 	plan := &b.plan.Neurons.Predictor

@@ -46,7 +46,7 @@ func (b *Binder) isFilter(t *gguf.Tensor, out, in int) bool {
 	return true
 }
 
-// sum returns the sum of tensors of one shape as F32; nil where the shape alone is known, and wanted.
+// sum returns the sum of tensors of one shape as F32, or nil if only shapes are known.
 func (b *Binder) sum(of []*gguf.Tensor) []byte {
 	if b.outline {
 		return nil

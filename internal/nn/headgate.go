@@ -17,7 +17,7 @@ func (b *Binder) HeadGate(heads, value, width int, by compute.Nonlinearity) Head
 	return HeadGate{b.Linear("attn_gate", rows, width, NoBias), by}
 }
 
-// apply multiplies heads [n, heads·value] by By(Linear·x), where there is a gate.
+// apply multiplies heads [n, heads·value] by By(Linear·x), if there is a gate.
 func (g *HeadGate) apply(p *Pass, heads, x compute.Tensor, value int) {
 	if !g.Linear.Bound() {
 		return

@@ -79,7 +79,7 @@ func (b *Binder) Floats(name string, n int) []float32 {
 		return nil
 	}
 	out := make([]float32, n)
-	if t.Data != nil { // else the shape alone is known, and wanted
+	if t.Data != nil { // otherwise only shapes are known and needed
 		quant.Decode(t.Type, out, t.Data)
 	} else {
 		for i := range out {
@@ -111,7 +111,7 @@ func (b *Binder) TokenMap(name string, vocab int) []int32 {
 	}
 	out, seen := make([]int32, n), make(map[int64]bool, n)
 	for i := range out {
-		if t.Data == nil { // the shape alone is known, and wanted
+		if t.Data == nil { // only shapes are known and needed
 			break
 		}
 		id := int64(0)

@@ -38,7 +38,7 @@ func (k *Keys) name(key string) string {
 	return key
 }
 
-// Fail notes an error, with the file's path, unless there is one already.
+// Fail records an error with the file's path, unless there is one already.
 func (k *Keys) Fail(format string, args ...any) {
 	if k.Err == nil {
 		k.Err = fmt.Errorf("%s: %s", k.File.Path, fmt.Sprintf(format, args...))

@@ -113,7 +113,7 @@ type LatentShape struct {
 	Query             int // elements of the vector that queries follow from; 0: they follow from the input
 }
 
-// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and
+// LatentAttention binds the layer's attention without its last product. Files hold the heads' matrices of keys and
 // values as one tensor, attn_kv_b, or as two.
 func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentAttention {
 	a := &LatentAttention{LatentShape: s, Layer: b.layer}
@@ -160,7 +160,7 @@ func (b *Binder) checkLatent(s LatentShape) bool {
 	return b.Err == nil
 }
 
-// expands reports whether prompts may have the layer's keys and values made of what is cached.
+// expands reports whether prompts may expand the layer's keys and values from the cached latent vectors.
 func (b *Binder) expands() bool {
 	return !b.outline && b.Dev.ExpandsLatent() && !b.plan.Place.Attention
 }

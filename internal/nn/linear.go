@@ -2,7 +2,7 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Linear is a linear layer: W·x + B, or a factor times W·x, and what adapters add to that. The zero value is no layer, see Bound.
+// Linear is a linear layer with its adapters: W·x + B, or a factor times W·x. The zero value is no layer, see Bound.
 type Linear struct {
 	W *compute.Matrix // [out, in]
 	B *compute.Vector // [out] or nil
@@ -17,7 +17,7 @@ type Linear struct {
 // Bound reports whether there is a matrix.
 func (l *Linear) Bound() bool { return l.W != nil }
 
-// Bytes returns what reading the matrix takes. It is 0 where there is none.
+// Bytes returns the bytes of reading the matrix; 0 without a matrix.
 func (l *Linear) Bytes() int64 { return bytesOf(l.W) }
 
 func bytesOf(w *compute.Matrix) int64 {

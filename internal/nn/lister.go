@@ -3,10 +3,9 @@ package nn
 import "github.com/powerinfer-go/powerinfer/internal/gguf"
 
 // NewLister returns a binder that loads no tensors, but lists those that the program would take from a file with f's
-// keys, with their shapes. held answers what the binder would ask the file: it returns a tensor with that name if the
-// model is to have it, else nil. Tensors that the program needs are listed, whatever held says. If no key tells a
-// tensor's shape, such as the rows of the token table, the shape of held's tensor counts; otherwise that shape may be
-// empty.
+// keys, with their shapes. held answers for the file: it returns a tensor of that name if the model should have it,
+// else nil. Tensors that the program requires are listed in any case. If no key determines a tensor's shape, such as
+// the rows of the token table, it is the shape of held's tensor, or empty.
 func NewLister(f *gguf.File, plan Plan, held func(name string) *gguf.Tensor) *Binder {
 	b := NewOutline(f, plan)
 	b.held = held
@@ -40,7 +39,7 @@ func (b *binding) list(t *gguf.Tensor, n, cols, rows int) *gguf.Tensor {
 	return t
 }
 
-// shaped has a lister's last tensor listed in another shape of as many elements, row length first, as files have it.
+// shaped gives a lister's last tensor the shape that files have, row length first, with as many elements.
 func (b *binding) shaped(dims ...int) {
 	if n := len(b.listed); n > 0 && b.held != nil {
 		b.listed[n-1].Shape = dims

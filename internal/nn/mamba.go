@@ -12,7 +12,7 @@ import (
 type Mamba struct {
 	In, Gate Linear // [inner, n_embd]
 	Low      Linear // [rank, inner] for the steps
-	BC       Linear // [2·state, inner] of what is written to the state and reads it
+	BC       Linear // [2·state, inner] of the vectors that write to the state and read it
 	Step     Linear // [inner, rank]; Scan has its bias
 	Out      Linear // [n_embd, inner]
 	Conv     Conv

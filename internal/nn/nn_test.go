@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/family"
 )
 
-// TestNoModels holds that nothing in the package is named after a model: neither what it declares nor what its comments
-// say. They may name llama.cpp and papers.
+// TestNoModels: nothing in the package is named after a model, neither declarations nor comments. They may name
+// llama.cpp and papers.
 func TestNoModels(t *testing.T) {
 	names := map[string]bool{}
 	for _, name := range family.Names() {

@@ -13,7 +13,7 @@ type Norm struct {
 // Bound reports whether there is a norm.
 func (n *Norm) Bound() bool { return n.Weight != nil }
 
-// Norm returns the norm of x, or x itself where there is no norm.
+// Norm returns the norm of x, or x itself without a norm.
 func (p *Pass) Norm(x compute.Tensor, n Norm) compute.Tensor {
 	if !n.Bound() {
 		return x
@@ -23,7 +23,7 @@ func (p *Pass) Norm(x compute.Tensor, n Norm) compute.Tensor {
 	return y
 }
 
-// Normalize replaces x by its norm, where there is one.
+// Normalize replaces x by its norm, if there is one.
 func (p *Pass) Normalize(x compute.Tensor, n Norm) {
 	if n.Bound() {
 		p.NormTo(x, x, n)

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// NewOutline returns a binder that loads no weights. The program that it binds cannot compute, but tells what a model
-// consists of and what it stores, even if the file's tensors have only shapes. Vectors in host memory that are computed
-// from matrices are zero.
+// NewOutline returns a binder that loads no weights. The program that it binds cannot compute, but shows a model's
+// parts and what it stores, even if the file's tensors have only shapes. Vectors in host memory that are computed from
+// matrices are zero.
 func NewOutline(f *gguf.File, plan Plan) *Binder {
 	b := NewBinder(context.Background(), f, shapes{}, plan, false, nil, nil)
 	b.outline = true

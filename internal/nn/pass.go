@@ -26,7 +26,7 @@ type Kind int
 
 // The kinds of steps.
 const (
-	Logits     Kind = iota // logits alone: the last layer may go on with their rows only, see Pass.Wanted
+	Logits     Kind = iota // only logits: the last layer may continue with their rows only, see Pass.Wanted
 	States                 // the hidden states of all rows, and logits
 	WithMTP                // as States, and keys and values of the MTP layers
 	OnlyMTP                // logits and outputs of an MTP layer
@@ -71,7 +71,7 @@ type Pass struct {
 	Cache     *compute.Cache
 	Scales    []float32       // [adapters]
 	Recall    bool            // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
-	Begins    func(layer int) // is told of each layer before its operations are called; may be nil
+	Begins    func(layer int) // called for each layer before its operations; may be nil
 	LastLayer int             // steps of kinds Logits and LastStates drop all rows without wanted logits in this layer; -1: in none
 	Features  Features        // what a draft head reads of the model's layers
 
@@ -215,14 +215,14 @@ func (p *Pass) Multiply(x compute.Tensor, w *compute.Vector) {
 	}
 }
 
-// MultiplyBy is Multiply, where there is a w.
+// MultiplyBy is Multiply, if there is a w.
 func (p *Pass) MultiplyBy(x compute.Tensor, w *compute.Vector) {
 	if w != nil {
 		p.Multiply(x, w)
 	}
 }
 
-// ShiftBy adds b to each row of x, where there is a b.
+// ShiftBy adds b, if there is one, to each row of x.
 func (p *Pass) ShiftBy(x compute.Tensor, b *compute.Vector) {
 	if b != nil && x.Rows > 0 {
 		p.verbs.Shift(x, b)
@@ -278,8 +278,8 @@ func (p *Pass) narrows(layer int) bool {
 	return (p.Kind == Logits || p.Kind == LastStates) && layer == p.LastLayer && p.outs < p.rows
 }
 
-// Wanted returns the rows of x that a layer goes on with after it has stored keys, values and states: in the last layer
-// those with wanted logits, else all.
+// Wanted returns the rows of x with which a layer continues after it has stored keys, values and states: in the last
+// layer those with wanted logits, else all.
 func (p *Pass) Wanted(layer int, x compute.Tensor) compute.Tensor {
 	if !p.narrows(layer) {
 		return x

@@ -8,7 +8,7 @@ import (
 // Plan says where a model goes and how it is computed: what the file, options and the GPUs' memory decide, and no
 // family.
 type Plan struct {
-	Head    compute.Place // where what is outside of layers goes
+	Head    compute.Place // place of the tensors outside of layers
 	Context int           // positions that a sequence may have; 0: as many as the model was trained for
 	Layer   func(i int) LayerPlan
 }
@@ -29,7 +29,7 @@ type NeuronPlan struct {
 	Transposed bool    // the file holds down projections by neuron, as ffn_down_t
 	Prepared   []int32 // which neuron of the model that adapters are for each of the file's is; nil: the same. [n_ff]
 	Predictor  PredictorPlan
-	Disk       bool         // neurons in RAM stay on disk where the file holds them as rows, and the device keeps in RAM what is used most
+	Disk       bool         // neurons in RAM stay on disk if the file holds them as rows, and RAM caches the most used
 	Bundle     *bundle.File // file with the rows of neurons on disk; nil: they are read from the model's file
 	DiskGates  bool         // the matrix that says which neurons are active, gate or else up, also stays on disk
 	Prior      []float64    // [n_ff] share of tokens expected to use each neuron; nil: unknown
@@ -49,7 +49,7 @@ type PredictorPlan struct {
 type ExpertPlan struct {
 	Exact bool      // neurons that are zero are left out
 	Used  bool      // the experts' predictors are bound
-	Disk  bool      // those in RAM stay on disk, and the device keeps in RAM what is used most
+	Disk  bool      // units in RAM stay on disk, and RAM caches the most used
 	Prior []float64 // see compute.Prior
 	Skip  compute.Skip
 }
@@ -69,7 +69,7 @@ type Parts struct {
 	parallel bool // see FFNSpec
 }
 
-// Bins returns the counts of the layer's neurons, or of its experts where it has some; nil: it has neither.
+// Bins returns the counters of the layer's experts, or else of its neurons; nil: it has neither.
 func (l *Parts) Bins() *compute.NeuronBins {
 	switch {
 	case l.Experts != nil:

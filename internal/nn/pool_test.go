@@ -17,8 +17,8 @@ func (a *allocator) Tensor(rows, cols int) (compute.Tensor, error) {
 	return compute.Tensor{Rows: rows, Cols: cols, Mem: new(int)}, nil
 }
 
-// TestPool: activations share memory by width, those that are in use at a time share none, and after Allocate the same
-// takes get the same memory and allocate nothing.
+// TestPool: activations of one width share memory unless they are in use at the same time. After Allocate the same
+// calls get the same memory and allocate nothing.
 func TestPool(t *testing.T) {
 	dev := &allocator{}
 	p := NewPool(dev, 8, 2)

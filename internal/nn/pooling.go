@@ -41,8 +41,8 @@ func ParsePooling(name string) (Pooling, error) {
 	return "", fmt.Errorf("there is no pooling %q: choose %s or %s", name, strings.Join(names[:last], ", "), names[last])
 }
 
-// RankPoolingKey is the key by which our files say which state their classification head reads, where it is not the one
-// that the family implies.
+// RankPoolingKey is the key of our files for the state that the classification head reads, if it differs from the
+// family's.
 const RankPoolingKey = "powerinfer.rank_pooling"
 
 // Ranking says how the classification head of a reranker reads a text, in files of the family that have one.

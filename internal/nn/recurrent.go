@@ -7,7 +7,7 @@ import (
 
 // Recurrent is a token mixer that keeps a state of fixed size for each sequence, where attention keeps keys and values.
 type Recurrent interface {
-	// Forward returns what is added to the residual for x, the block's input. [n, n_embd]
+	// Forward returns the block's output for x, to be added to the residual. [n, n_embd]
 	Forward(p *Pass, x compute.Tensor) compute.Tensor
 }
 
@@ -20,7 +20,7 @@ type StateSpec struct {
 // inner returns the width of what the state is written with and read as.
 func (s StateSpec) inner() int { return s.Heads * s.Dim }
 
-// channels returns what is convolved.
+// channels returns the number of convolved channels.
 func (s StateSpec) channels() int { return s.inner() + 2*s.Groups*s.State }
 
 // convolved returns the numbers of a state that the convolution has: the inputs of the positions before the next.
@@ -72,8 +72,7 @@ func (b *Binder) state(n int) int { return b.Store(compute.KVShape{State: n}) }
 // usualInterval is how far apart layers with attention are in files that do not say it.
 const usualInterval = 4
 
-// Recurrent tells which of n layers are recurrent, for models with files that give no number of KV heads for each
-// layer.
+// Recurrent returns which of n layers are recurrent, for models with files without a number of KV heads for each layer.
 func (k *Keys) Recurrent(n int) []bool { return k.RecurrentBut(usualInterval, n) }
 
 // RecurrentBut is Recurrent with attention in one of each usual layers, for files that do not say it.
@@ -140,7 +139,7 @@ func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *Delt
 	return d
 }
 
-// Conv is a causal convolution over positions, of each channel alone.
+// Conv is a causal convolution over positions, separate for each channel.
 type Conv struct {
 	Taps   *compute.Vector // [taps·channels]
 	Bias   *compute.Vector // [channels] or nil
@@ -153,8 +152,7 @@ func (c *Conv) forward(p *Pass, x compute.Tensor, channels int, gated bool) comp
 	return y
 }
 
-// mean returns the mean of each row of x and the rows at the positions before it, as many as there are taps. [n,
-// columns of x]
+// mean returns the mean of each row of x and the rows before it, over as many as there are taps. [n, columns of x]
 func (c *Conv) mean(p *Pass, x compute.Tensor) compute.Tensor {
 	y := p.New(x, x.Cols)
 	p.verbs.Convolve(compute.Convolve{Out: y, X: x, W: c.Taps, Cache: p.Cache, Layer: c.Stored, Plain: true})
@@ -185,7 +183,7 @@ func (s *ShortConv) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 // Source: Dao and Gu 2024, Transformers are SSMs.
 type Mamba2 struct {
 	Gate Linear // [inner, n_embd] of what the state gives
-	In   Linear // [channels, n_embd] of what is convolved, and then written to the state and read from it
+	In   Linear // [channels, n_embd] of the vectors that are convolved and then write to the state and read it
 	Step Linear // [heads, n_embd]
 	Out  Linear // [n_embd, inner]
 	Conv Conv
@@ -225,7 +223,7 @@ func (m *Mamba2) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 // Source: Yang et al. 2024, Gated Delta Networks.
 type DeltaNet struct {
 	Gate  Linear // [inner, n_embd] of what the state gives
-	In    Linear // [channels, n_embd] of what is convolved, and then written to the state and read from it
+	In    Linear // [channels, n_embd] of the vectors that are convolved and then write to the state and read it
 	Step  Linear // [heads, n_embd], or with Write's rows [2·heads, n_embd]
 	Write Linear // [heads, n_embd]; not bound where Step has its rows
 	Out   Linear // [n_embd, inner]

@@ -22,12 +22,12 @@ type RopeSpec struct {
 	ExtFactor  float64 // yarn: share of extrapolation; 1
 	AttnFactor float64 // extra magnitude; 1
 	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
-	BetaFast   float64 // yarn: rotations above which a dimension is left alone
+	BetaFast   float64 // yarn: rotations above which a dimension is unchanged
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
 	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
-	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
-	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
+	InScores   bool    // yarn: with a LogMul scores grow with it instead, and rotated vectors keep their length
+	InBoth     bool    // yarn: rotated vectors are magnified as without InScores, and scores grow, too
 	Sections   []int   // [Axes] pairs that each axis of positions rotates (M-RoPE); nil: there is one axis
 	Mixed      bool    // pairs of the axes take turns as long as each has some left; otherwise they follow each other
 }
@@ -138,14 +138,14 @@ func (r RopeSpec) Unscaled() RopeSpec {
 	return r
 }
 
-// Whole returns r for a vector that has the rotated elements alone.
+// Whole returns r for a vector of only the rotated elements.
 func (r RopeSpec) Whole() RopeSpec {
 	r.First = 0
 	return r
 }
 
-// RopeFactors takes the factors of frequencies in, where the file has some. It may have one list for short and one for
-// long contexts, between which the positions that a sequence may have decide.
+// RopeFactors returns the file's factors of frequencies, if any. There may be a list for short and one for long
+// contexts; the possible positions of a sequence decide which.
 func (b *Binder) RopeFactors(r RopeSpec) []float32 {
 	chosen, other := "rope_factors_short.weight", "rope_factors_long.weight"
 	if cmp.Or(b.model.Context, r.Trained) > r.Context {
@@ -217,7 +217,7 @@ func (r RopeSpec) Rope(factors []float32) (*compute.Rope, error) {
 	return out, nil
 }
 
-// ScoreScale returns an extra factor of the scores. Without it, scores of positions further apart would be more alike.
+// ScoreScale returns an extra factor of the scores. Without it, scores of distant positions would be too similar.
 func (r RopeSpec) ScoreScale() float64 {
 	if r.Scaling != "yarn" || !r.InScores {
 		return 1

@@ -179,7 +179,7 @@ func (b *Binder) LayerInputs(vocab, n, width, embd int, eps float32) LayerInputs
 	}
 }
 
-// LayerInput binds a block's use of its own.
+// LayerInput binds the block's own embedding.
 func (b *Binder) LayerInput(width, embd int, eps float32) LayerInput {
 	return LayerInput{Gate: b.Linear("inp_gate", width, embd, NoBias), Proj: b.Linear("proj", embd, width, NoBias), Norm: b.RMSNorm("post_norm", embd, eps)}
 }

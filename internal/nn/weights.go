@@ -18,7 +18,7 @@ func (b *Binder) Linear(name string, out, in int, bias Presence) Linear {
 	return l
 }
 
-// Bias binds the vector name.bias [n]; nil where files may lack it and this one does.
+// Bias binds the vector name.bias [n]; nil if it is optional and missing.
 func (b *Binder) Bias(name string, n int, p Presence) *compute.Vector {
 	if name += ".bias"; !b.Present(name, p) {
 		return nil
@@ -48,7 +48,7 @@ func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, n, eps), Wide: true}
 }
 
-// EachHeadNorms binds the LayerNorms of a's heads of queries and keys, where each has weights of its own in
+// EachHeadNorms binds the LayerNorms of a's heads of queries and keys, if each head has its own weights in
 // attn_q_norm.weight and attn_k_norm.weight [heads, key].
 func (b *Binder) EachHeadNorms(a *Attention, eps float32) {
 	ones := b.ones(a.Key)

@@ -30,8 +30,7 @@ const (
 // allows, and resizing passes through a picture of the new width and the old height.
 const maxSide = 1<<16 - 1
 
-// An Error says in one sentence what is wrong with a picture's file and what to do. The fault is in the file: a server
-// answers it with 400.
+// Error says in one sentence what is wrong with a picture's file and what to do. A server answers with status 400.
 type Error struct {
 	text string
 	err  error // the decoder's; may be nil
@@ -104,8 +103,8 @@ func Decode(data []byte, limits Limits) (*Image, error) {
 	return m.upright(orientation(h.exif)), nil
 }
 
-// Cost returns about how many bytes of memory Decode takes for a file, the Image included. Its errors are those that
-// Decode finds before it decodes a pixel.
+// Cost returns about how many bytes of memory Decode takes for a file, including the Image. Its errors are those of
+// Decode before the first pixel.
 func Cost(data []byte, limits Limits) (int64, error) {
 	_, h, err := begin(data, limits)
 	if err != nil {

@@ -142,7 +142,7 @@ func find(t *testing.T, name string) []byte {
 	return nil
 }
 
-// TestLimitsComeFirst gives files whose headers promise what their few bytes cannot hold.
+// TestLimitsComeFirst: files with headers that promise more than their few bytes can hold are refused.
 func TestLimitsComeFirst(t *testing.T) {
 	be, le := binary.BigEndian, binary.LittleEndian
 	claims := func(name string, put func(data []byte, width, height int)) func(int, int) []byte {
@@ -214,7 +214,7 @@ func TestLimitsComeFirst(t *testing.T) {
 	}
 }
 
-// TestManyScans gives a JPEG whose scans cost time and have hardly any bytes.
+// TestManyScans: a JPEG with many scans, which cost time and hardly any bytes, is refused.
 func TestManyScans(t *testing.T) {
 	file := find(t, "jpeg progressive")
 	last := bytes.LastIndex(file, []byte("\xff\xda"))

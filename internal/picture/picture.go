@@ -19,7 +19,7 @@ type Marked struct {
 	Text     string
 	Mark     string   // of each picture; empty: there are none
 	Pictures []*Image // in the order of their marks
-	Plain    bool     // the text is no template's: it has the blank lines itself that stand around pictures
+	Plain    bool     // the text comes from no template and has the blank lines around pictures itself
 }
 
 // Blank returns a picture of one colour.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// numbered returns a picture each value of which tells where it is.
+// numbered returns a picture in which each value shows its place.
 func numbered(width, height int) *Image {
 	m := Blank(width, height, [3]byte{})
 	for i := range m.Pix {

@@ -159,7 +159,8 @@ func TestDenseSplit(t *testing.T) {
 	}
 }
 
-// Placing by layers is one of the placements: neurons are never worse, dense or sparse, on one GPU or two.
+// TestNeverBelowWholeLayers: placing by layers is one of the placements, so placing neurons is never worse, dense or
+// sparse, on one GPU or two.
 func TestNeverBelowWholeLayers(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	for range 100 {

@@ -2,7 +2,7 @@ package placement
 
 import "sort"
 
-// curve is one layer on one GPU: what each hot count costs.
+// curve is one layer on one GPU: the cost of each hot count.
 type curve struct {
 	y    *Layer
 	gpu  int

@@ -10,7 +10,7 @@ import (
 // Tier is what a plan leaves on the disk, and what a token then reads from there.
 type Tier struct {
 	Bytes int64   // bytes of units that do not fit in RAM
-	Kept  int64   // bytes of RAM that keep units, those that are used most
+	Kept  int64   // bytes of RAM for the most used units
 	Hits  float64 // share of uses that find their unit in RAM, of units that are on no GPU
 	Units float64 // that a token reads
 	Read  float64 // bytes that a token reads, wrong guesses included
@@ -78,8 +78,8 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 	}
 }
 
-// largest returns the share of uses that the most used units have, one for each of slots. shares are as a cache sees
-// them: what it does not know in advance is already counted.
+// largest returns the share of uses of the most used units, one for each of slots. shares already reflect that a cache
+// does not know them in advance.
 func largest(shares []float64, slots int) float64 {
 	sorted := slices.Clone(shares)
 	slices.Sort(sorted)
@@ -129,17 +129,17 @@ func (u *Units) shares(first, every int) (list []float64) {
 // like their neighbours.
 const mostShares = 20000
 
-// waits returns the time that a layer's units outside GPUs take, in seconds: they are computed in cold seconds, a token
-// uses so many of them, and on average so many of these are missing in RAM.
+// waits returns the time of a layer's units outside GPUs, in seconds: computing all of them takes cold seconds, a token
+// uses uses of them, and on average missing of these are not in RAM.
 //
-// The missing units of a layer are asked for together when the layer begins, and arrive at the disk's rate after the time
-// that a single read takes. Experts in RAM are computed meanwhile, the others when all are there. How many are missing
-// varies from token to token (by a binomial law). A layer without missing units does not wait:
+// The missing units of a layer are requested together when the layer begins. They arrive at the disk's rate after the
+// time of a single read. Experts in RAM are computed meanwhile, the others when all are there. The number of missing
+// units varies from token to token (binomially). A layer without missing units does not wait:
 //
 //	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    k of n experts are missing; cold for k = 0
 //
 // Neurons are computed when all are there, so the two times add up. A GPU computes its units of the layer meanwhile
-// (Price). What is guessed and read before the layer begins is not missing any more, see guesses.
+// (Price). Predicted units that arrive before the layer begins are no longer missing, see guesses.
 func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 	n := math.Ceil(uses - 1e-9)
 	if n <= 0 || missing <= 0 {
@@ -160,17 +160,17 @@ func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 	return time
 }
 
-// Effects of guesses of the next layer's experts, if 70 % of them are right, as routing usually is from one layer to
-// the next. They bring guessedRight of the units that RAM lacks before the units' layer begins, and in addition
-// guessedWrong as many that are not needed. Both come from the simulation in
-// docs/benchmarks/2026-11-cache-simulated.md, with favourites that stay. They bring more if favourites change.
+// Effects of predicting the next layer's experts, if 70 % of the predictions are right, as is usual for routing. Before
+// their layer begins, they bring guessedRight of the units that RAM lacks, and in addition guessedWrong as many that
+// are not needed. Both come from the simulation in docs/benchmarks/2026-11-cache-simulated.md, with favourites that
+// stay. They bring more if favourites change.
 const (
 	guessedRight = 0.36
 	guessedWrong = 0.28
 )
 
-// guesses returns how many of a layer's missing experts are read before it begins, and how many others, as far as the disk
-// has time for them: they are read while nothing that is needed is, in dense seconds and while experts in RAM are computed.
+// guesses returns how many of a layer's missing experts are read before it begins, and how many others, limited by the
+// disk's time: predictions are read while nothing urgent is, in dense seconds and while experts in RAM are computed.
 func (d Rate) guesses(u *Units, dense, cold, uses, missing float64) (right, wrong float64) {
 	if !u.Guessed || missing <= 0 {
 		return 0, 0
@@ -190,7 +190,7 @@ func binomial(n, k int, p float64) float64 {
 	return math.Exp(gamma(n) - gamma(k) - gamma(n-k) + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
 }
 
-// stay returns the bytes of a unit that may stay on the disk: what is read for every token is in RAM.
+// stay returns the bytes of a unit that may stay on the disk; weights that every token reads are in RAM.
 func (u *Units) stay() int64 {
 	if !u.Stay {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// routed returns a random model whose layers mostly have experts, on a machine with a disk and too little RAM for all of
-// them.
+// routed returns a random model that has mostly layers with experts, on a machine with a disk and too little RAM for
+// all of them.
 func routed(r *rand.Rand, layers, units int) (Model, Machine) {
 	m, on := small(r, layers, units)
 	rest := m.Head
@@ -26,7 +26,7 @@ func routed(r *rand.Rand, layers, units int) (Model, Machine) {
 		for i := range y.Units.Sometimes {
 			y.Units.Sometimes[i] = min(y.Units.Sometimes[i], float64(y.Units.Size))
 		}
-		if r.IntN(3) == 0 { // all are used alike, by texts that each favour some
+		if r.IntN(3) == 0 { // all are used equally, by texts that each favour some
 			sum := 0.0
 			for _, b := range y.Units.Sometimes {
 				y.Units.Kept = append(y.Units.Kept, b/float64(y.Units.Size))
@@ -99,7 +99,7 @@ func TestDiskNearExhaustive(t *testing.T) {
 // byte in RAM; it misses some placements of a few units that just fit.
 const nearBestDisk = 0.25
 
-// TestDiskByHand: everything that a plan says of units on the disk.
+// TestDiskByHand checks a plan's figures of units on the disk.
 func TestDiskByHand(t *testing.T) {
 	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Guessed: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4)}}
 	m := Model{Layers: []Layer{y, y}, Head: 500}
@@ -128,9 +128,9 @@ func TestDiskByHand(t *testing.T) {
 	if d.Bytes != 400 || d.Kept != 400 || p.RAM != 2900 || !near(d.Hits, hits) || !near(d.Units, 4*(1-hits)*(1+guessedWrong)) || !near(d.Read, 400*(1-hits)*(1+guessedWrong)) || d.Lacks != 0 {
 		t.Errorf("%+v of %+v", d, p)
 	}
-	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, half of it meanwhile if
-	// one is there, and 30 + 200 or 30 + 400 µs on the disk. Some that would be missing were guessed: in the 1000 µs of
-	// attention the disk has time for all guesses.
+	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, half of it meanwhile
+	// if one is there, and 30 + 200 or 30 + 400 µs on the disk. Predictions have brought some that would be missing: in
+	// the 1000 µs of attention the disk has time for all of them.
 	miss := (1 - hits) * (1 - guessedRight)
 	layer := (1-miss)*(1-miss)*200 + 2*miss*(1-miss)*(230+100) + miss*miss*(430+200)
 	for l := range 2 {
@@ -141,7 +141,7 @@ func TestDiskByHand(t *testing.T) {
 	if !near(p.Seconds, (2500+2*layer)*µs) {
 		t.Errorf("%g µs", p.Seconds/µs)
 	}
-	// Of what is left out half of the uses that would be missing are not read.
+	// Half of the missing uses of units that may be left out are not read.
 	for l := range m.Layers {
 		m.Layers[l].Units.Left = 0.5
 	}
@@ -165,11 +165,12 @@ func TestDiskByHand(t *testing.T) {
 	}
 }
 
-// A disk that is busy with what is needed has little time for guesses, and some layers are guessed not at all.
+// TestGuessesByHand: a disk busy with urgent reads has little time for predictions, and some layers are not predicted
+// at all.
 func TestGuessesByHand(t *testing.T) {
 	d, u := Rate{Read: 1e6}, Units{Size: 100, Guessed: true, Stay: true, InOrder: true}
-	// Two units are needed, and both are missing: reading them takes 200 µs, after which 100 µs of computing are left. In 50
-	// µs of attention and these 100 µs the disk reads 1.5 units of the 1.28 that would be guessed.
+	// Two units are needed, and both are missing: reading them takes 200 µs, and 100 µs of computing remain. In 50 µs
+	// of attention and these 100 µs the disk reads 1.5 units of the 1.28 that would be predicted.
 	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); !near(right, 2*guessedRight) || !near(wrong, 2*guessedWrong) {
 		t.Errorf("%g and %g", right, wrong)
 	}

@@ -42,7 +42,7 @@ func (s *solver) improve(a assignment, price float64) (assignment, []int, float6
 				b[m.layer] = old
 			}
 		}
-		// Few changes first: most of what can be had is one move away.
+		// Few changes first: most of the possible gain is one move away.
 		for depth := 1; depth <= mostMoves && seconds >= before; depth++ {
 			try(slices.Clone(a), len(moves), depth)
 		}
@@ -53,9 +53,9 @@ func (s *solver) improve(a assignment, price float64) (assignment, []int, float6
 	}
 }
 
-// fill gives the split layers of a the bytes that its fixed parts leave, where they save most: marginal gains never
-// rise within a layer, so one price divides all units. It returns the hot counts [layers] and the time, infinite where
-// a does not fit.
+// fill gives the split layers of a the bytes that its fixed parts leave, where they save most. Marginal gains never
+// rise within a layer, so one price divides all units. It returns the hot counts [layers] and the time, infinite if a
+// does not fit.
 func (s *solver) fill(a assignment) (hot []int, seconds float64) {
 	left := s.budget
 	at := 0

@@ -2,7 +2,7 @@ package placement
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// mode is which parts of a layer are on the GPU; how many units, where it is some, is for the prices to say.
+// mode says which parts of a layer are on the GPU. Prices decide how many units, if only some are.
 type mode struct {
 	attention, predictor bool
 	units                amount
@@ -35,7 +35,7 @@ const (
 	onGPU = len(modes) - 1
 )
 
-// possible reports whether the layer can be in the mode: units are split only where there are any, and its pins hold.
+// possible reports whether the layer can be in the mode: it has units to split, and its pins hold.
 func (m mode) possible(c *curve) bool {
 	switch {
 	case !c.y.Pins.allow(m, c.gpu, c.y):
@@ -48,7 +48,7 @@ func (m mode) possible(c *curve) bool {
 	return true
 }
 
-// place returns the layer's place in mode m with k units on the GPU where it is some.
+// place returns the layer's place in mode m, with k units on the GPU if only some are.
 func (m mode) place(c *curve, gpu compute.Tier, k int) compute.Place {
 	switch m.units {
 	case none:

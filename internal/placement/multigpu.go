@@ -156,7 +156,7 @@ func (f *multiGPU) coarse(layers int) []int {
 	return before[len(at)-1].borders
 }
 
-// turns reports whether layer l is held to a GPU and the one before it is not held to the same.
+// turns reports whether layer l is pinned to a GPU and the layer before it is not pinned to the same one.
 func (f *multiGPU) turns(l int) bool {
 	if l == 0 {
 		return false
@@ -165,8 +165,8 @@ func (f *multiGPU) turns(l int) bool {
 	return a.OnGPU() != b.OnGPU() || b.OnGPU() && a.GPU != b.GPU
 }
 
-// border returns the best first layer of GPU j where GPU j-1 begins at from and GPU j ends before to; now is where it
-// is. Places are solved in the order of their bounds until the next bound is no better than the best one solved.
+// border returns the best first layer of GPU j, if GPU j-1 begins at from and GPU j ends before to. now is the present
+// border. Places are solved in the order of their bounds until the next bound is no better than the best solution.
 func (f *multiGPU) border(j, from, now, to int) int {
 	type candidate struct {
 		at    int

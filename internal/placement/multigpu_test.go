@@ -8,7 +8,7 @@ import (
 // spareGPU is by how much a plan may be slower than one for fewer of its GPUs: what the search for borders gives away.
 const spareGPU = 0.02
 
-// TestSpareGPUs: a GPU that is of no use is left out: no plan is slower than those for fewer of the GPUs.
+// TestSpareGPUs: a useless GPU is left out: no plan is slower than those for fewer of the GPUs.
 func TestSpareGPUs(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	m, on := large(24, 64)

@@ -29,7 +29,7 @@ type Layer struct {
 	KV        int64 // keys and values at the planned context: stored with the attention, read whole for every token
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
-	Experts   bool // the units are experts: even an engine that skips no neuron reads only those that a token uses
+	Experts   bool // the units are experts: even an engine that skips no neuron reads only those of the token
 	Pins      Pins
 }
 
@@ -37,9 +37,9 @@ type Layer struct {
 type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
-	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
-	Guessed   bool      // an earlier layer guesses which of them a token will use
-	Stay      bool      // those that RAM has no room for may stay on the disk, but for Always
+	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whatever their neighbours: experts
+	Guessed   bool      // an earlier layer predicts which of them a token will use
+	Stay      bool      // units that do not fit into RAM may stay on the disk, except Always
 	Left      float64   // share of uses that are left out if their unit would be read from the disk
 	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
 	Kept      []float64 // [n] shares of tokens that use units as a cache in RAM sees them, largest first, where the units used most are others in each text; nil: as Sometimes says
@@ -54,7 +54,7 @@ type Machine struct {
 	GPUs    []GPU   // in the order in which layers pass them
 	HandOff float64 // activations from RAM to a GPU and back again, the wait included
 	Speeds  *Speeds // of the CPU's own operations; nil: Stream and Rows count
-	RAM     int64   `json:",omitzero"` // bytes of RAM that the model may take, where there is a disk
+	RAM     int64   `json:",omitzero"` // bytes of RAM that the model may take, if there is a disk
 	Disk    Rate    `json:",omitzero"` // of units that are read from the disk together; if Read is 0, everything outside GPUs is in RAM
 
 	dear float64 // seconds that a byte in RAM costs a token while a placement is searched: units on the disk want its room
@@ -226,7 +226,7 @@ func (m *Model) Free() Model {
 	return f
 }
 
-// Bytes returns the bytes of the model in memory, keys and values included, without those that it has only if attention
+// Bytes returns the bytes of the model in memory, with keys and values, without weights that it has only if attention
 // is in RAM.
 func (m *Model) Bytes() int64 {
 	n := m.Head
@@ -236,7 +236,7 @@ func (m *Model) Bytes() int64 {
 	return n
 }
 
-// Bytes returns what the layer takes in memory, but for Expanded.
+// Bytes returns the layer's bytes in memory, without Expanded.
 func (y *Layer) Bytes() int64 {
 	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
 }

@@ -110,8 +110,8 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 	return sum
 }
 
-// exhaustive tries every placement there is: attention and predictor anywhere that pins allow, every hot count, layers
-// on GPUs in the GPUs' order. It is infinite where there is none.
+// exhaustive tries every placement: attention and predictor anywhere that pins allow, every hot count, layers on GPUs
+// in the GPUs' order. It is infinite if there is none.
 func exhaustive(m Model, on Machine) float64 { return exhaustiveBy(m, on, token) }
 
 // exhaustiveBy is exhaustive by another time of a token.
@@ -167,7 +167,7 @@ func pinned(m Model, l int, p compute.Place) bool {
 		(y.Predictor == 0 || holds(y.Pins.Predictor, !p.Predictor, p.Predictor))
 }
 
-// layerPlaces returns all places of layer l on a GPU but a predictor's alone.
+// layerPlaces returns all places of layer l on a GPU, except for a predictor alone.
 func layerPlaces(m Model, l int) (list []compute.Place) {
 	if l == len(m.Layers) {
 		return []compute.Place{{Attention: true}}
@@ -229,7 +229,7 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 	return m, on
 }
 
-// measured returns rates of operations where memory is read at so many bytes per second.
+// measured returns rates of operations for memory that reads so many bytes per second.
 func measured(r *rand.Rand, read float64) *Speeds {
 	rate := func() Rate { return Rate{Start: 5e-7 * r.Float64(), Read: read * (0.3 + 0.7*r.Float64())} }
 	return &Speeds{Attention: rate(), Predictor: rate(), Dense: rate(), Sparse: rate()}
@@ -294,7 +294,7 @@ func TestTwoGPUsNearExhaustive(t *testing.T) {
 	t.Logf("seed %d: the worst %.3f %% above the best", seed, 100*worst)
 }
 
-// Parts that a user gave a place lie there, and the others where they serve best.
+// TestPinnedNearExhaustive: parts go where a user put them, and the others where they serve best.
 func TestPinnedNearExhaustive(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	none := 0
@@ -332,7 +332,7 @@ func TestPinnedNearExhaustive(t *testing.T) {
 	t.Logf("seed %d: %d could not be placed", seed, none)
 }
 
-// checkPlan holds a plan to the formula and to the budgets.
+// checkPlan checks a plan against the formula and the budgets.
 func checkPlan(t *testing.T, seed uint64, m Model, on Machine, p Plan) {
 	t.Helper()
 	var at []compute.Place

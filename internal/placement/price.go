@@ -16,16 +16,14 @@ type Plan struct {
 }
 
 // Priced is one layer's place with its share of a token's time, in seconds. Dense, the larger of HotTime and ColdTime,
-// and Wait add up to Seconds.
-//
-// Where units are on the disk, ColdTime is longer by what it waits for them, see Rate.waits.
+// and Wait add up to Seconds. With units on the disk, ColdTime includes the wait for them, see Rate.waits.
 type Priced struct {
 	compute.Place
 	VRAM     int64   // bytes on the GPU
 	RAM      int64   // bytes in RAM
 	Disk     int64   // bytes on the disk only, in the long run
 	ReadDisk float64 // bytes that a token reads from the disk
-	Dense    float64 // attention and predictor where they lie, and launches
+	Dense    float64 // attention and predictor, and launches
 	HotTime  float64 // the hot units on the GPU
 	ColdTime float64 // the others, meanwhile, in RAM
 	Wait     float64 // hand-offs: within the layer, and from where the layer before ended
@@ -36,8 +34,9 @@ type Priced struct {
 //
 //	token = Σ dense + max(hot, cold) + hand-offs
 //
-// A layer that needs both processors costs hand-offs, there and back, see handOffs; a layer whose attention lies
-// elsewhere than the layer's before it half of one. Tokens begin and end in RAM, and go from GPU to GPU through it.
+// A layer that needs both processors costs two hand-offs, there and back, see handOffs. A layer with attention on
+// another processor than the layer before costs half of one. Tokens begin and end in RAM, and go from GPU to GPU
+// through it.
 func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
@@ -104,7 +103,7 @@ func (m *Model) Reads(p *Plan) (ram, gpus float64) {
 	return ram, gpus
 }
 
-// Hits returns the share of the uses of experts that are expected on a GPU with p; 0 where there are no experts.
+// Hits returns the share of the uses of experts that are expected on a GPU with p; 0 without experts.
 func (m *Model) Hits(p *Plan) float64 {
 	var hits, all float64
 	for l := range m.Layers {

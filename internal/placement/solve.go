@@ -43,7 +43,7 @@ func Solve(m Model, on Machine) (Plan, error) {
 	return best, nil
 }
 
-// dearer is how often a model is placed anew, at most, because RAM has room for other units than when its bytes were
+// dearer is how often a model is placed again, at most, because RAM has room for other units than when its bytes were
 // priced.
 const dearer = 6
 
@@ -138,12 +138,12 @@ func (s *solver) solve() (assignment, []int, float64) {
 	return best, hot, seconds
 }
 
-// least returns the assignment that takes the fewest bytes: all in RAM, but for what is held to the GPU.
+// least returns the assignment with the fewest bytes on the GPU: only what is pinned there.
 func (s *solver) least() assignment {
 	return s.most(func(bytes int64) int64 { return -bytes })
 }
 
-// full returns the one that takes the most bytes: all on the GPU, but for what is held to RAM.
+// full returns the assignment with the most bytes on the GPU: all but what is pinned to RAM.
 func (s *solver) full() assignment {
 	return s.most(func(bytes int64) int64 { return bytes })
 }
@@ -163,7 +163,7 @@ func (s *solver) most(worth func(bytes int64) int64) assignment {
 	return a
 }
 
-// between returns the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike
+// between returns the fastest assignment that is a on one side of a layer and b on the other. If many equal layers
 // change at one price, a fits with much to spare and b not at all.
 func (s *solver) between(a, b assignment) assignment {
 	best, seconds := a, math.Inf(1)
@@ -180,8 +180,8 @@ func (s *solver) between(a, b assignment) assignment {
 	return best
 }
 
-// run returns the fastest assignment of consecutive layers whole on the GPU, as many as fit from each on, and the
-// others in RAM: what placing by layers does, at any layer.
+// run returns the fastest assignment of consecutive whole layers on the GPU, as many as fit from each layer on, and the
+// others in RAM. This is placing by layers, starting at any layer.
 func (s *solver) run() assignment {
 	least, full := s.least(), s.full()
 	best, seconds := least, math.Inf(1)
@@ -226,8 +226,8 @@ const (
 	priceSteps = 48
 )
 
-// bracket finds two neighbouring prices: at high what is worth it fits the GPU, at low it no longer does (or everything
-// fits).
+// bracket finds two neighbouring prices: at high the worthwhile parts fit the GPU, at low they no longer do (or
+// everything fits).
 func (s *solver) bracket() (high, low float64) {
 	high, low = mostPrice, leastPrice
 	if s.taken(s.cheapest(low), low) <= s.budget {

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// The bytes of a 7B-shaped layer in Q4_0, as the project's aims state them: 76 MB dense, of which a third are gate
+// TestCostOf7B: the bytes of a 7B-shaped layer in Q4_0, as in the project's aims: 76 MB dense; a third of them are gate
 // rows.
 func TestCostOf7B(t *testing.T) {
 	const embd, ff = 4096, 11008

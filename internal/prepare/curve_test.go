@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// A prepared file's curve is ordered as it should be, says what an engine computes within a bound, and can be measured
-// anew.
+// TestCurve: a prepared file's curve is in order, gives what an engine computes within a bound, and can be measured
+// again.
 func TestCurve(t *testing.T) {
 	testenv.Thorough(t)
 	f, o := openSmall(t, smallSpec()), smallOptions(t)

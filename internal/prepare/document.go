@@ -83,8 +83,8 @@ func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) 
 	return calibration, heldOut
 }
 
-// holdOut takes n tokens of the first documents, from as many of them as have most tokens in all: a window of each, or
-// as many as n asks for. Many documents say more about another one than few do. rest are the untouched documents.
+// holdOut takes n tokens from the beginnings of documents, from as many of them as fit most tokens in total: a window
+// of each, or as many as n needs. Many documents predict a new one better than few. rest are the untouched documents.
 func holdOut(docs []document, n, most int) (taken, rest []document) {
 	if n <= 0 {
 		return nil, docs

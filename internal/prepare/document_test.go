@@ -25,7 +25,8 @@ func writeFile(t testing.TB, name, text string) string {
 	return path
 }
 
-// A document that two files hold is one document; one long text becomes parts that hold all of it and nothing else.
+// TestReadDocuments: a document in two files is one document; one long text becomes parts that contain all of it and
+// nothing else.
 func TestReadDocuments(t *testing.T) {
 	a := writeFile(t, "a", "x\n</s>\ny\n</s>\nz")
 	b := writeFile(t, "b", "y\n</s>\nw")
@@ -105,7 +106,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// Windows hold every token once behind their BOS, and steps hold every window once within a step's bounds.
+// TestWindowsAndPacks: windows contain every token once, after BOS, and steps contain every window once within a step's
+// bounds.
 func TestWindowsAndPacks(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, bos := range []int32{-1, 1} {

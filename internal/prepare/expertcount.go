@@ -172,8 +172,8 @@ func takingTurns(docs []document) []document {
 // partsOfOne is the number of texts that a single file's documents, or generated ones, are divided into.
 const partsOfOne = 8
 
-// divideTexts returns the names of the texts with separate counts, and the text of each document: files, neighbouring
-// ones together if there are many, or parts of documents if there is one file or none.
+// divideTexts returns the names of the texts with separate counts, and the text of each document. Texts are files,
+// joined with neighbours if there are many, or parts of documents if there is at most one file.
 func divideTexts(docs []document, files []string) (names []string, texts []int) {
 	texts = make([]int, len(docs))
 	if len(files) < 2 {

@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// expertSpec returns a small model whose uses of experts follow a power law.
+// expertSpec returns a small model with uses of experts that follow a power law.
 func expertSpec(arch string) synth.Spec {
 	return synth.Spec{
 		Arch: arch, Layers: 2, Embd: 64, FF: 64, Heads: 4, Vocab: 400, Context: 256, Type: quant.F16, Experts: 16, Used: 3, Mixing: synth.Mixing{ExpertLaw: 1}, Seed: 3,
@@ -83,18 +83,18 @@ func worst(a, b [][]float32) float64 {
 	return diff / most
 }
 
-// roundingAlone is how far logits may lie apart, as a share of the largest, where only the order of additions differs:
-// of a token's experts, of a softmax over all experts, or of a float down projection's products. Narrow latent vectors
-// of attention and activations in 8 bits make a difference of the last bit larger: 1.5e-4 was seen, and a wrong expert
-// makes 0.65 and more.
+// roundingAlone is the largest difference between logits, as a share of the largest, if only the order of additions
+// differs: of a token's experts, of a softmax over all experts, or of a float down projection's products. Narrow latent
+// vectors of attention and activations in 8 bits amplify a difference of the last bit: 1.5e-4 was seen. A wrong expert
+// gives 0.65 or more.
 const roundingAlone = 5e-4
 
 // quantisedAgain bounds what it adds that down projections in Q8_0 are rounded again in other blocks, and activations
 // with them.
 const quantisedAgain = 0.02
 
-// A model with its experts sorted computes what it did before, whatever the family's router is, but for rounding: a
-// token's experts are summed in the order of their numbers.
+// TestPrepareExperts: sorting a model's experts changes only rounding, for every kind of router: a token's experts are
+// summed in the order of their numbers.
 func TestPrepareExperts(t *testing.T) {
 	spec := func(arch, activation string, change func(s *synth.Spec)) synth.Spec {
 		s := expertSpec(arch)
@@ -238,7 +238,7 @@ func TestProfileExperts(t *testing.T) {
 	}
 }
 
-// A run that ended in the middle goes on, to the same bytes.
+// TestResumeExperts: an interrupted run resumes with the same bytes.
 func TestResumeExperts(t *testing.T) {
 	s := expertSpec("smallthinker")
 	s.Sparsity, s.PowerLaw = 0.8, 1
@@ -307,7 +307,7 @@ func TestDivideTexts(t *testing.T) {
 	for _, d := range takingTurns(turns) {
 		files = append(files, d.file)
 	}
-	if !slices.Equal(files, []int{0, 1, 1, 0, 0}) { // 25 tokens, then 10 and 20 of the other, then what is left
+	if !slices.Equal(files, []int{0, 1, 1, 0, 0}) { // 25 tokens, then 10 and 20 of the other, then the rest
 		t.Error("turns of", files)
 	}
 	names, texts := divideTexts(docs(0, 0, 0), []string{"one"})

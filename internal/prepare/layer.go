@@ -19,7 +19,7 @@ import (
 
 const rankStep = prepared.RankStep
 
-// Layer holds what preparing found out about a feed-forward layer. Shares are 0…1, bytes are those that a token reads.
+// Layer holds the results of preparing a feed-forward layer. Shares are 0…1; bytes are those that a token reads.
 type Layer struct {
 	Mode     prepared.Mode
 	Why      string // why it runs exact, one line
@@ -124,8 +124,8 @@ func (t *trainer) train(ctx context.Context, l int, r round, progress func(share
 	return y, prepared.Predictor{Rank: p.Rank, FC1: p.FC1, FC2: p.FC2}, nil
 }
 
-// strictness is the share of the misses allowed that training may make: text of other documents than those that it
-// judges by fares worse, by about a tenth of them on the demo model.
+// strictness is the share of the allowed misses that training may make: documents that it does not judge by have about
+// a tenth more on the demo model.
 const strictness = 0.85
 
 // strict returns the target of training for a target on other text.

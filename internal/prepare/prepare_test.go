@@ -20,7 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// smallSpec returns a model whose predictors pay: a rank of 32 is a quarter of its width.
+// smallSpec returns a model with worthwhile predictors: a rank of 32 is a quarter of its width.
 func smallSpec() synth.Spec {
 	return synth.Spec{
 		Arch: "llama", Layers: 2, Embd: 128, FF: 384, Heads: 4, Vocab: 512, Context: 256, Type: quant.F16,
@@ -160,8 +160,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// A run that is stopped at any of its steps, and whose unfinished files are left as a kill leaves them, goes on to the
-// same bytes: with given text and with text that the model generates.
+// TestResume: a run stopped at any step, with unfinished files as after a kill, resumes with the same bytes, with given
+// and with generated text.
 func TestResume(t *testing.T) {
 	testenv.Thorough(t)
 	f := openSmall(t, smallSpec())
@@ -209,7 +209,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// stopAfter runs until the n-th progress, where it cancels the run. It reports whether the run came to its end.
+// stopAfter cancels the run at the n-th progress. It reports whether the run came to its end.
 func stopAfter(t *testing.T, f *gguf.File, o Options, n int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -270,7 +270,7 @@ func litter(t *testing.T, dir string, rng *rand.Rand) {
 	}
 }
 
-// What a run was begun with is what it must be resumed with, and a folder that is not a run's is left alone.
+// TestWorkFolder: a run must be resumed with its original options, and foreign folders are not touched.
 func TestWorkFolder(t *testing.T) {
 	f, o := openSmall(t, smallSpec()), smallOptions(t)
 	if stopAfter(t, f, o, 5) {

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// Sampling takes exactly as many as wanted, and gaps differ by one at most.
+// TestSamplingIsEven: sampling takes exactly the wanted number, and gaps differ by at most one.
 func TestSamplingIsEven(t *testing.T) {
 	for _, c := range []struct{ want, total int }{{0, 10}, {1, 10}, {3, 10}, {10, 10}, {999, 1000}, {4096, 131072}, {7, 1000003}} {
 		s := sampling{want: c.want, total: c.total}
@@ -40,7 +40,8 @@ func fakeStep(inputs, activations [][]float32) model.FFNStep {
 	}
 }
 
-// Counts, masses and traces of two layers against what is worked out directly, for one thread and for several.
+// TestProfilerCounts compares counts, masses and traces of two layers with direct computation, for one thread and for
+// several.
 func TestProfilerCounts(t *testing.T) {
 	const embd, ff, tokens = 32, 3000, 37
 	seed := testenv.Seed(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// TestSpace: a disk without room is refused before the work, with what is needed and what to do.
+// TestSpace: missing disk space is an error before the work begins, with the needed size and advice.
 func TestSpace(t *testing.T) {
 	s := space{samples: 1 << 60, model: 3 << 20}
 	err := s.fits(t.TempDir(), "--work", 1<<60)
@@ -30,8 +30,8 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// TestDiskFull: the error of a disk that filled up on the way says how the run goes on. Linux has a device that is
-// always full.
+// TestDiskFull: the error of a disk that filled up says how to continue the run. Linux has a device that is always
+// full.
 func TestDiskFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -47,8 +47,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: a second run in the same folder is told which process holds it, and a folder of other things is left
-// as it is.
+// TestOneAtATime: a second run in the same folder names the process that holds it, and foreign folders are not touched.
 func TestOneAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	first, id, err := openWork(dir, identity{Version: workVersion}, false)
@@ -80,7 +79,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestPlaceKeepsMode: a file that a run replaces keeps its mode; one that is new has the mode that the run wrote it with.
+// TestPlaceKeepsMode: a replaced file keeps its mode; a new one has the mode with which the run wrote it.
 func TestPlaceKeepsMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no such modes here")

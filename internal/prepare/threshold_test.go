@@ -23,12 +23,12 @@ func smoothSpec() synth.Spec {
 	return s
 }
 
-// shareTolerance is how far the share of activations that are left out on other text may lie from the one that was
-// asked for: thresholds come in steps of a 32nd of an octave, and texts differ.
+// shareTolerance is the tolerance of the share of skipped activations on other text: thresholds come in steps of a 32nd
+// of an octave, and texts differ.
 const shareTolerance = 0.03
 
-// Thresholds leave out the shares that were asked for, cost more the more they leave out, and the one that is run keeps
-// the bound. Everything else of the file is as it was.
+// TestThresholds: thresholds skip the requested shares, a larger share costs more, and the chosen one keeps the bound.
+// The rest of the file does not change.
 func TestThresholds(t *testing.T) {
 	f, o := openSmall(t, smoothSpec()), smallOptions(t)
 	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.002, LeastCounted
@@ -111,7 +111,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// A search that was stopped goes on, to the same file.
+// TestThresholdsResume: a stopped search continues, with the same file as result.
 func TestThresholdsResume(t *testing.T) {
 	f := openSmall(t, smoothSpec())
 	o := smallOptions(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// sampleCurve is one of two layers.
+// sampleCurve is a curve of two layers.
 func sampleCurve() *Curve {
 	return &Curve{
 		Way: ByMagnitude, DenseBytes: 1000, Documents: 9,
@@ -22,7 +22,7 @@ func sampleCurve() *Curve {
 	}
 }
 
-// predictorCurve is one of predictors, whose thresholds may be negative.
+// predictorCurve is a curve of predictors, with negative thresholds.
 func predictorCurve() *Curve {
 	c := sampleCurve()
 	c.Way, c.ExactBytes = ByPredictor, 950

@@ -100,7 +100,7 @@ func ReadExperts(f *gguf.File) (x *neuron.Experts, sha256 string, err error) {
 	return x, sha256, nil
 }
 
-// expertLayer reads a layer's counts in texts; the zero value where it has no experts.
+// expertLayer reads a layer's counts in texts; the zero value if it has no experts.
 func (r *reader) expertLayer(l, texts int) (y neuron.ExpertLayer) {
 	key := fmt.Sprintf(keyExpertUses, l)
 	if !r.has(key) {

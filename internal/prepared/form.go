@@ -57,9 +57,9 @@ func originalForms() map[string]originalForm {
 // Originals lists the architectures that the original runs, for messages.
 func Originals() string { return strings.Join(slices.Sorted(maps.Keys(originalForms())), ", ") }
 
-// CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed.
-// Keys get the types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse,
-// misread or crash on is an error that names the key or tensor. progress may be nil.
+// CreateOriginal writes a model with predictors as a file of the original PowerInfer. The file appears when it is
+// complete. Keys get the types that the program requires, and a tied head a copy, which it needs. A model that it would
+// refuse, misread or crash on is an error with the key or tensor. progress may be nil.
 func CreateOriginal(ctx context.Context, path string, keys []gguf.KV, tensors []gguf.Source, progress func(done, total int64)) error {
 	o, err := newOriginal(keys, tensors)
 	if err != nil {

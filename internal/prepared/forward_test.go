@@ -61,8 +61,8 @@ func TestForwardPass(t *testing.T) {
 	}
 }
 
-// TestAdaptedForwardPass: an adapter of the model's own feed-forward layers gives the logits of the model into which it
-// is merged, by neuron in every mode, and its neurons follow those of a prepared file.
+// TestAdaptedForwardPass: an adapter of feed-forward layers gives the logits of the merged model, by neuron in every
+// mode, and its neurons follow the order of a prepared file.
 func TestAdaptedForwardPass(t *testing.T) {
 	const tolerance = 1e-4 // as a share of the largest logit: sums in another order
 	for _, arch := range []string{"llama", "opt"} {
@@ -183,7 +183,7 @@ func archOf(t *testing.T, f *gguf.File) string {
 	return name
 }
 
-// keeper is a device that tells which uses of units it was told to expect.
+// keeper is a device that records the expected uses of units.
 type keeper struct {
 	*cpu.Device
 	priors [][]float64
@@ -194,8 +194,8 @@ func (k *keeper) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	return k.Device.Bundle(prior, parts...)
 }
 
-// TestExpectedUse: neurons on disk are expected to be used as often as they were when the model was prepared, in the
-// order that they have in RAM, and always where they are computed for every token.
+// TestExpectedUse: neurons on disk are expected to be used as often as when the model was prepared, in their order in
+// RAM, and always if they are computed for every token.
 func TestExpectedUse(t *testing.T) {
 	dir := t.TempDir()
 	plain, mine := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "prepared.gguf")
@@ -236,7 +236,7 @@ func TestExpectedUse(t *testing.T) {
 	}
 }
 
-// allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are
+// allNeurons returns a plan with random orders. Layer 0's predictor is all zeros, layer 1's too after neurons that are
 // always on, and layer 2 has none.
 func allNeurons(t *testing.T, arch string) prepared.Plan {
 	rng := testenv.Rand(t)

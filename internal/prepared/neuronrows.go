@@ -25,7 +25,7 @@ func RowsOf(f *gguf.File, layer int, gated bool) NeuronRows {
 	return n
 }
 
-// Deciding returns the rows that must be read to know which neurons are active: gates, or ups where there are none.
+// Deciding returns the rows that decide which neurons are active: gates, or ups without gates.
 func (n NeuronRows) Deciding() *gguf.Tensor {
 	if n.Gate != nil {
 		return n.Gate

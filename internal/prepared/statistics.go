@@ -65,7 +65,7 @@ func named(f *gguf.File) (keys []gguf.KV) {
 	return keys
 }
 
-// ReadStats reads the statistics in f; ok is false where it is another kind of file.
+// ReadStats reads the statistics in f; ok is false if it is another kind of file.
 func ReadStats(f *gguf.File) (s *neuron.Stats, ok bool, err error) {
 	version, ok, err := f.Uint(keyProfileVersion)
 	if !ok || err != nil {
@@ -97,7 +97,7 @@ func ReadStats(f *gguf.File) (s *neuron.Stats, ok bool, err error) {
 	return s, true, nil
 }
 
-// readCounts appends a layer's counts, and its masses where there are any.
+// readCounts appends a layer's counts, and its masses if there are any.
 func readCounts(f *gguf.File, l int, s *neuron.Stats) error {
 	key := fmt.Sprintf(keyProfileCount, l)
 	v, _ := f.Lookup(key)

@@ -127,7 +127,7 @@ func shaped(f *gguf.File, t *gguf.Tensor, shape ...int) error {
 	return nil
 }
 
-// identity returns the order in which neurons stay where they are.
+// identity returns the order that does not move neurons.
 func identity(n int) []int32 {
 	o := make([]int32, n)
 	for i := range o {
@@ -213,8 +213,8 @@ func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read f
 	}}
 }
 
-// share lets all processors take numbers in [0, n), each with a worker of its own, and reports the error of the lowest
-// number.
+// share distributes the numbers in [0, n) over all processors, each with its own worker, and reports the error of the
+// lowest number.
 func share(n int, worker func() func(i int) error) error {
 	errs := make([]error, n)
 	var next atomic.Int64

@@ -174,8 +174,8 @@ func readModel(f *gguf.File) (*model, error) {
 	return m, r.err
 }
 
-// keys returns the file's own keys, without those that a prepared file writes anew and those of a split file. It adds
-// what an original file leaves out.
+// keys returns the file's own keys, without those of a split file and those that a prepared file replaces. It adds keys
+// that an original file lacks.
 func (m *model) keys() []gguf.KV {
 	const pre = "tokenizer.ggml.pre"
 	var out []gguf.KV

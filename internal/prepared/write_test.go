@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// Sizes of the test models: n_embd is no multiple of the band, so that the last one is short.
+// Sizes of the test models: n_embd is not a multiple of the band, so that the last one is short.
 const (
 	testEmbd, testFF, testLayers, testRank = 48, 64, 3, 32
 )

@@ -247,8 +247,8 @@ func TestHalfNearest(t *testing.T) {
 	}
 }
 
-// TestBF16Rounding holds every bfloat16 and the midpoint above it to the definition: the upper half of a float32, ties
-// to even.
+// TestBF16Rounding compares every BF16 number and the midpoint above it with the definition: the upper half of a
+// float32, ties to even.
 func TestBF16Rounding(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		x := math.Float32frombits(h << 16)
@@ -352,7 +352,7 @@ func TestEncodeShapes(t *testing.T) {
 	}
 }
 
-// TestSizesAreChecked: a length that does not fit is a broken invariant of the caller.
+// TestSizesAreChecked: a wrong length is a broken invariant of the caller.
 func TestSizesAreChecked(t *testing.T) {
 	for name, f := range map[string]func(){
 		"half a block":   func() { Decode(Q4_0, make([]float32, 16), make([]byte, 9)) },

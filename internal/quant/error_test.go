@@ -53,9 +53,8 @@ func loss(typ Type, x, importance, w []float32) (plain, weighed float64) {
 	return math.Sqrt(sum / float64(len(x))), math.Sqrt(sumW / total)
 }
 
-// TestLoss: no type loses a hundredth more than with llama.cpp's ggml_quantize_chunk (at 3f545bec, AVX-512), whose
-// figures on these very numbers these are: without importances the plain loss, with them the plain and the weighted
-// one.
+// TestLoss: no type loses a hundredth more than with llama.cpp's ggml_quantize_chunk (at 3f545bec, AVX-512) for the
+// same numbers: the plain loss without importances, and the plain and the weighted loss with them.
 func TestLoss(t *testing.T) {
 	const slack = 1.01
 	x, w := comparedWeights(), comparedImportance()
@@ -179,8 +178,8 @@ func TestFitMinimum(t *testing.T) {
 	}
 }
 
-// TestImportanceCounts: what is important loses less than it would without, and what is of no importance at all still
-// becomes numbers near it.
+// TestImportanceCounts: important elements lose less than without importances, and elements without importance still
+// get close numbers.
 func TestImportanceCounts(t *testing.T) {
 	x, none := comparedWeights(), make([]float32, comparedCols)
 	some := comparedImportance()

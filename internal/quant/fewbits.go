@@ -92,7 +92,7 @@ func turnPairs(w uint64) uint64 {
 	return swap(w, 12, 0x0000f0f00000f0f0)
 }
 
-// swap exchanges the bits of mask with those that are this many bits above them.
+// swap exchanges the bits of mask with the bits this far above them.
 func swap(w uint64, above int, mask uint64) uint64 {
 	t := (w>>above ^ w) & mask
 	return w ^ t ^ t<<above

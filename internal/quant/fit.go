@@ -44,8 +44,8 @@ func meanSquare(x []float32) float32 {
 	return sum / float32(len(x))
 }
 
-// weigh sets each element's weight to its importance, more for larger elements: those that are not small against the
-// root of power.
+// weigh sets each element's weight to its importance, and more for elements that are large relative to the root of
+// power.
 func weigh(w, x, importance []float32, power float32) {
 	x, importance = x[:len(w)], importance[:len(w)]
 	for i := range w {

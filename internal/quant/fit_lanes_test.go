@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestLanesAreTheirTwins: eight blocks side by side end with the bits that each has alone.
+// TestLanesAreTheirTwins: eight blocks in lanes give the bits of each block alone.
 func TestLanesAreTheirTwins(t *testing.T) {
 	if fitLanes() == 0 {
 		t.Skip("no vectors here")

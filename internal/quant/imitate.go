@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Imitate is Encode for tests and synthetic models. For a type on a grid, which takes long to encode, it writes valid
-// blocks of random codes instead. They follow from src alone, and their elements have the root mean square of src's.
+// Imitate is Encode for tests and synthetic models. For a type on a grid, which is slow to encode, it writes valid
+// blocks of random codes instead. They depend only on src, and their elements have the root mean square of src's.
 func Imitate(t Type, dst []byte, src []float32) {
 	if !t.OnGrid() {
 		Encode(t, dst, src)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestLlamaDecodes holds decoders to llama.cpp's: checksums of the numbers that its to_float (at 3f545bec) reads from
-// these very blocks, as float32 with zeros made positive. With POWERINFER_BLOCKS set to a folder, the blocks are
-// written there.
+// TestLlamaDecodes compares decoders with llama.cpp's, by checksums of the numbers that its to_float (at 3f545bec)
+// reads from the same blocks, as float32 with zeros made positive. POWERINFER_BLOCKS names a folder to which the blocks
+// are written.
 func TestLlamaDecodes(t *testing.T) {
 	sums := map[Type]uint32{
 		IQ1_M: 0xd8de3750, IQ1_S: 0x18e12f, IQ2_S: 0xd7387dd3, IQ2_XS: 0x27f63669, IQ2_XXS: 0xbc3fcdae, IQ3_S: 0x8213eec8,
@@ -52,7 +52,7 @@ func TestLlamaDecodes(t *testing.T) {
 	}
 }
 
-// TestJoin: what was taken apart is put together as it was.
+// TestJoin: parts are joined to the original.
 func TestJoin(t *testing.T) {
 	const seed = 4
 	rng := rand.New(rand.NewPCG(seed, 0))

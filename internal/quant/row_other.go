@@ -2,7 +2,7 @@
 
 package quant
 
-// Here all elements are converted one after the other.
+// Without vector instructions elements are converted one after the other.
 
 func decodeF16Vectors([]float32, []byte) int { return 0 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestVectorsAreTheirTwins: kernels of rows write what is written element by element, and block by block.
+// TestVectorsAreTheirTwins: kernels of rows give the results of conversion element by element, and block by block.
 func TestVectorsAreTheirTwins(t *testing.T) {
 	rng := testenv.Rand(t)
 

@@ -48,7 +48,7 @@ const (
 )
 
 // NVFP4Scaled is the in-memory type of NVFP4 matrices that have a scale tensor: each block holds the factor, the same
-// in all blocks of a superblock. No file holds it; its number is far above those that files have.
+// in all blocks of a superblock. No file holds it; its number is far above files' numbers.
 const NVFP4Scaled Type = 63
 
 // Limit is above every known type's number: the length of arrays by type.
@@ -184,7 +184,7 @@ func Named(name string, types []Type) (t Type, ok bool) {
 // InFiles reports whether tensors in files may be of type t.
 func (t Type) InFiles() bool { return t.Known() && t != NVFP4Scaled }
 
-// Computed lists Types and those that only devices have.
+// Computed lists Types and the types that only devices have.
 func Computed() []Type { return append(Types(), NVFP4Scaled) }
 
 // Supported lists the names of all types that matrices may have, for error messages.

@@ -276,9 +276,11 @@ func (p *Policy) Done(m Move) {
 	y.slot[m.Expert], y.busy[m.Slot], y.coming[m.Expert] = m.Slot, false, false
 }
 
-// Cancel ends a copy before any of it was sent. The slot keeps its content.
-func (p *Policy) Cancel(m Move) {
+// Fail ends a copy of an expert that could not be read, before any of it was sent. The slot keeps its content. The expert
+// counts as never used, so it is not copied again before steps have read it and used it often.
+func (p *Policy) Fail(m Move) {
 	y := &p.layers[m.Layer]
+	y.recent[m.Expert], y.long[m.Expert] = 0, 0
 	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = Absent, false, false
 	if e := slices.Index(y.slot, m.Slot); e >= 0 {
 		y.holds[m.Slot] = int32(e)

@@ -57,8 +57,9 @@ func TestWhatIsUsedComesAndWhatIsNotGoes(t *testing.T) {
 	}
 }
 
-// TestCancel: a copy that is given up before it is sent leaves its slot as it was, full or free, and is chosen again.
-func TestCancel(t *testing.T) {
+// TestFail: a copy of an expert that could not be read leaves its slot as it was, full or free. It is chosen again only
+// after the expert was used as often as others that are copied.
+func TestFail(t *testing.T) {
 	p := open(t, residency.Layer{Experts: 8, Slots: 2, Bytes: 1 << 20})
 	p.Fill(0, []int32{0})
 	use(p, 8, 200, 5, 6)
@@ -67,11 +68,16 @@ func TestCancel(t *testing.T) {
 	if !ok || !also || free.Slot != 1 || full.Slot != 0 {
 		t.Fatalf("chose %+v and %+v", free, full)
 	}
-	p.Cancel(free)
-	p.Cancel(full)
+	p.Fail(free)
+	p.Fail(full)
 	if s := p.Slots(0); s[0] != 0 || s[5] != residency.Absent || s[6] != residency.Absent {
 		t.Errorf("slots are %v", s)
 	}
+	use(p, 8, 1, 5, 6)
+	if m, ok := p.Next(); ok {
+		t.Errorf("chose %+v, which could not be read, after one use", m)
+	}
+	use(p, 8, 200, 5, 6)
 	again, ok := p.Next()
 	more, also := p.Next()
 	if !ok || !also || again != free || more != full {

@@ -114,7 +114,7 @@ func DefaultLetters() string {
 	return b.String()
 }
 
-// A choice is how the token is chosen from those that are left.
+// choice is how the token is chosen from the remaining ones.
 type choice uint8
 
 const (

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMinKeep: stages that drop tokens leave this many of the best tokens, and no others.
+// TestMinKeep: stages that drop tokens keep at least this many of the best ones.
 func TestMinKeep(t *testing.T) {
 	logits := []float32{1, 5, 4, 0, 3}
 	for name, change := range map[string]func(*Options){
@@ -32,7 +32,7 @@ func TestMinKeep(t *testing.T) {
 	}
 }
 
-// TestChances: they are the softmax of what the chain leaves.
+// TestChances: they are the softmax of the remaining logits.
 func TestChances(t *testing.T) {
 	logits := []float32{1, 5, 4, 0, 3}
 	o := DefaultOptions()

@@ -103,7 +103,7 @@ func (s *Sampler) mirostat(r float64) int32 {
 // zipfTokens is the number of best tokens that the exponent is estimated from, as in the paper and in llama.cpp.
 const zipfTokens = 100
 
-// zipf returns the best tokens, as many as mirostat 1 keeps for a limit in bits. It reorders c, whose weights are set.
+// zipf returns the best tokens, as many as mirostat 1 keeps for a limit in bits. It reorders c, which has weights.
 func zipf(c []candidate, limit float64, nVocab int) []candidate {
 	heapify(c, better)
 	rest := len(c) // c[rest:] are the best ones, the very best last

@@ -4,7 +4,7 @@ package sample
 type Constraint interface {
 	// Apply sets the logits [n_vocab] of tokens that may not come next to -Inf. It is an error if none may.
 	Apply(logits []float32) error
-	// Accept goes on with a token, or returns an error if it may not come next.
+	// Accept advances by a token, or returns an error if the token is not allowed.
 	Accept(id int32) error
 	// Done reports whether the text is complete and nothing can follow it.
 	Done() bool

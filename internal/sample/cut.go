@@ -22,14 +22,14 @@ func (p *pool) cutTopK(k int) {
 	p.c = kept
 }
 
-// cutTopP keeps the fewest of the best tokens whose probabilities add up to at least share (nucleus sampling, Holtzman
-// et al., arXiv:1904.09751); never fewer than least, or one.
+// cutTopP keeps the fewest of the best tokens with probabilities that add up to at least share, but at least least, or
+// one (nucleus sampling, Holtzman et al., arXiv:1904.09751).
 func (p *pool) cutTopP(share float32, least int) {
 	p.fill(0)
 	p.c = fewest(p.c, float64(share)*p.weigh(), least, better)
 }
 
-// fewest returns the first candidates in the order whose weights add up to at least want; never fewer than least, or
+// fewest returns the first candidates in the order with weights that add up to at least want, but at least least, or
 // one. It reorders c.
 func fewest(c []candidate, want float64, least int, before order) []candidate {
 	heapify(c, before)
@@ -75,12 +75,12 @@ func (p *pool) keepFrom(floor float64) {
 	p.c = kept
 }
 
-// cutSigma keeps the tokens whose logits are at most n standard deviations below the highest (arXiv:2411.07641). Banned
-// tokens do not count. A temperature changes nothing.
+// cutSigma keeps the tokens with logits at most n standard deviations below the highest (arXiv:2411.07641). Banned
+// tokens do not count. The temperature does not matter.
 func (p *pool) cutSigma(n float32) {
 	p.fill(0)
 	if math.IsInf(float64(p.highest), 0) {
-		return // there is no deviation
+		return // no deviation
 	}
 	var count, sum, squares float64 // over distances from the highest logit, which keeps the numbers small
 	for i := range p.c {
@@ -94,8 +94,8 @@ func (p *pool) cutSigma(n float32) {
 	p.keepFrom(float64(p.highest) - float64(n)*deviation)
 }
 
-// cutTypical keeps the fewest tokens whose probabilities add up to at least share, in the order of how near their
-// surprise is to the expected one, the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
+// cutTypical keeps the fewest tokens with probabilities that add up to at least share, in the order of the distance of
+// their surprise from the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
 func (p *pool) cutTypical(share float32, least int) {
 	p.fill(0)
 	if math.IsInf(float64(p.highest), 0) {

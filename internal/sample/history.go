@@ -6,7 +6,7 @@ const maxPrealloc = 1 << 16
 // history is a ring of the last accepted tokens.
 type history struct {
 	ids  []int32 // at most last
-	next int     // where the next token goes once the ring is full
+	next int     // index of the next token once the ring is full
 	last int     // capacity; 0 keeps nothing
 }
 

@@ -14,7 +14,7 @@ const RandomSeed uint64 = 0xFFFFFFFF
 // bounds of the numbers. The zero value is not valid (its RepeatPenalty is 0): start from DefaultOptions.
 type Options struct {
 	Seed     uint64   // of the random numbers; RandomSeed draws one
-	Samplers []string // by llama.cpp's names, in the order in which they are applied, after LogitBias; those that are off change nothing
+	Samplers []string // by llama.cpp's names, in the order of application, after LogitBias; those that are off change nothing
 
 	// Temperature divides the logits; 0 or less takes the likeliest token. With a DynamicRange above 0 it is between
 	// Temperature - DynamicRange, but at least 0, and Temperature + DynamicRange: the low end plus the width times
@@ -74,7 +74,7 @@ type Adaptive struct {
 	Decay  float32 // how much it remembers of earlier tokens, from 0 to 0.99
 }
 
-// DefaultOptions returns llama.cpp's (common_params_sampling), with a seed that is drawn anew for each text.
+// DefaultOptions returns llama.cpp's (common_params_sampling), with a random seed for each text.
 func DefaultOptions() Options {
 	o := Options{Seed: RandomSeed, Samplers: names(defaultChain), DRY: DRY{Breakers: []string{"\n", ":", `"`, "*"}}}
 	for _, n := range Numbers() {

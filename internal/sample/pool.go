@@ -14,7 +14,7 @@ type pool struct {
 	temperature float64
 }
 
-// fill turns logits into candidates, the k highest alone where k > 0.
+// fill turns logits into candidates, only the k highest if k > 0.
 func (p *pool) fill(k int) {
 	if p.logits == nil {
 		return

@@ -13,7 +13,7 @@ var negInf = float32(math.Inf(-1))
 // Sampler draws tokens for one sequence. It is not safe for concurrent use; Clone gives another sequence its own.
 type Sampler struct {
 	options Options
-	chain   []Stage // those that change anything; never written
+	chain   []Stage // the stages that are not off; never written
 	choice  choice
 	nVocab  int
 	biases  []bias // options.LogitBias, shared by clones, never written
@@ -132,8 +132,8 @@ func (s *Sampler) Clone(constraint Constraint) *Sampler {
 	return &c
 }
 
-// Accept tells the chain and the constraint that the sequence goes on with token id, be it sampled or of the prompt.
-// Ids outside the vocabulary count for nothing.
+// Accept passes a token of the prompt or of the text to the chain and the constraint. It ignores ids outside the
+// vocabulary.
 func (s *Sampler) Accept(id int32) {
 	if id >= 0 && int(id) < s.nVocab {
 		s.history.add(id)

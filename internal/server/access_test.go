@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOrigins: pages and programs of this machine may ask where a key or the address keeps strangers out, every page
-// where there are keys and no list, and otherwise only those of the list and the server's own.
+// TestOrigins: with keys or a local address, pages and programs of this machine may ask. With keys and no list, so may
+// every page. Otherwise only listed origins and the server's own page may.
 func TestOrigins(t *testing.T) {
 	machine := []string{
 		"http://localhost", "http://localhost:3000", "https://127.0.0.1:8443", "http://[::1]:5173", "http://tauri.localhost",

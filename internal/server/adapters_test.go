@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAdapterRoutes: adapters are listed and scaled, by their numbers; one that is not there is refused.
+// TestAdapterRoutes: adapters are listed and scaled by number; an unknown number is refused.
 func TestAdapterRoutes(t *testing.T) {
 	l := start(t, nil)
 	res := l.request(t.Context(), "GET", "/lora-adapters", "")

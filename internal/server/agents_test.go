@@ -27,7 +27,7 @@ import (
 type agent struct {
 	name      string
 	tool      string     // that runs commands
-	more      [][]string // arguments of the tool besides the command, as JSON, in their order: a name and a value
+	more      [][]string // arguments of the tool besides the command, as JSON, in order: a name and a value
 	command   string     // the argument that is the command
 	arguments []string
 	files     map[string]string
@@ -195,8 +195,8 @@ const agentTime = 10 * time.Minute
 // steps are how many commands an agent has to run, one after the other.
 const steps = 5
 
-// TestAgents: coding agents, unmodified, read a prompt, run five commands that the model calls for, each after the last
-// one's result, and tell what it answers then. The folder that POWERINFER_AGENTS names has them in node_modules; "make
+// TestAgents: unmodified coding agents read a prompt, run five commands that the model calls for, each after the last
+// one's result, and show the model's answer. POWERINFER_AGENTS names the folder with their node_modules; "make
 // agents-check" installs them.
 func TestAgents(t *testing.T) {
 	folder := os.Getenv("POWERINFER_AGENTS")

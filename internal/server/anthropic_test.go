@@ -19,7 +19,7 @@ const anthropicTools = `"tools":[{"name":"get_weather","description":"Weather","
 	"input_schema":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}},
 	{"type":"custom","name":"get_time","input_schema":{"type":"object","properties":{},"additionalProperties":false}}]`
 
-// namedEvents reads a stream of events whose names are their documents' types.
+// namedEvents reads a stream of events named by their documents' types.
 func namedEvents(t *testing.T, res *http.Response) []map[string]any {
 	t.Helper()
 	defer res.Body.Close()
@@ -45,8 +45,8 @@ func namedEvents(t *testing.T, res *http.Response) []map[string]any {
 	return docs
 }
 
-// joined puts a stream's message together as Anthropic's clients do, and holds it to their rules: blocks are numbered,
-// and begun and ended one after the other.
+// joined joins a stream's message as Anthropic's clients do, and checks their rules: blocks are numbered, and begin and
+// end one after the other.
 func joined(t *testing.T, docs []map[string]any) map[string]any {
 	t.Helper()
 	var message map[string]any
@@ -102,7 +102,7 @@ func joined(t *testing.T, docs []map[string]any) map[string]any {
 	return message
 }
 
-// sameMessage compares messages but for their ids.
+// sameMessage compares messages without their ids.
 func sameMessage(t *testing.T, got, want map[string]any) {
 	t.Helper()
 	plain := func(doc map[string]any) string {
@@ -122,7 +122,7 @@ func sameMessage(t *testing.T, got, want map[string]any) {
 	}
 }
 
-// startQwen starts a server whose model has the template of Qwen 3.
+// startQwen starts a server with the template of Qwen 3.
 func startQwen(t *testing.T) *live {
 	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
 	if err != nil {
@@ -136,7 +136,7 @@ func startQwen(t *testing.T) *live {
 	})
 }
 
-// TestMessages: a stream and one piece have the same content, in the right blocks, and say why the answer ended.
+// TestMessages: a stream and a single answer have the same content, in the right blocks, and say why the answer ended.
 func TestMessages(t *testing.T) {
 	l := startQwen(t)
 	const call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>"
@@ -178,7 +178,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestThinkingBudget: a thought that is too long is ended, and the answer comes.
+// TestThinkingBudget: a thought that is too long is ended, and the answer follows.
 func TestThinkingBudget(t *testing.T) {
 	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
 	if err != nil {
@@ -198,7 +198,7 @@ func TestThinkingBudget(t *testing.T) {
 	}
 }
 
-// TestMessagesPrompt: what a prompt is made of, by its tokens.
+// TestMessagesPrompt: the tokens of prompts show what they contain.
 func TestMessagesPrompt(t *testing.T) {
 	l := start(t, nil)
 	var prompt string
@@ -236,8 +236,8 @@ func TestMessagesPrompt(t *testing.T) {
 	}
 }
 
-// TestClaudeCodesHeaderLine: the line changes with each request, and the second one finds the conversation's beginning
-// in the cache.
+// TestClaudeCodesHeaderLine: although the line changes with each request, the second one finds the conversation's
+// beginning in the cache.
 func TestClaudeCodesHeaderLine(t *testing.T) {
 	l := start(t, nil)
 	ask := func(version string) (fresh, cached float64) {
@@ -292,7 +292,7 @@ func TestMessagesRefused(t *testing.T) {
 	}
 }
 
-// TestMessagesWithServersTools: tools that Anthropic's servers run are left out, and the log names them.
+// TestMessagesWithServersTools: tools that Anthropic's servers run are dropped, and the log names them.
 func TestMessagesWithServersTools(t *testing.T) {
 	l := start(t, nil)
 	const body = `{"max_tokens":1,"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5}%s]%s}`
@@ -306,8 +306,8 @@ func TestMessagesWithServersTools(t *testing.T) {
 	}
 }
 
-// TestMessagesWithClientsTools: tools that Anthropic defines and the client runs have no schema in the request. The model
-// is told what Claude knows by training, and its calls have that form.
+// TestMessagesWithClientsTools: tools that Anthropic defines and the client runs have no schema in the request. The
+// model gets a description, and its calls have Anthropic's form.
 func TestMessagesWithClientsTools(t *testing.T) {
 	l := startQwen(t)
 	const body = `{"max_tokens":400,"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":%q,"name":"tool"%s}],"tool_choice":{"type":"tool","name":"tool"}}`
@@ -350,7 +350,7 @@ func TestMessagesWithClientsTools(t *testing.T) {
 	}
 }
 
-// TestMessagesWithFullQueue: the client is told to come again, in the way that Anthropic's do by themselves.
+// TestMessagesWithFullQueue: the client is told to retry, in the way that Anthropic's clients support.
 func TestMessagesWithFullQueue(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 1, 0 })
 	res := l.request(t.Context(), "POST", "/completion", long)
@@ -366,7 +366,7 @@ func TestMessagesWithFullQueue(t *testing.T) {
 	}
 }
 
-// TestAnthropicModels: the list of models has Anthropic's form where the client's header says so, and OpenAI's
+// TestAnthropicModels: the list of models has Anthropic's form if the client's header asks for it, and OpenAI's
 // otherwise.
 func TestAnthropicModels(t *testing.T) {
 	l := start(t, nil)

@@ -138,7 +138,7 @@ func (s *Server) variant(pattern string, r *http.Request) (variant, bool) {
 	return v, ok && r.Header.Get(v.header) != ""
 }
 
-// handle registers a handler for requests that match pattern; its errors are told in the API's form.
+// handle registers a handler for requests that match pattern; errors are sent in the API's form.
 func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.forms[pattern] = a.form
 	a.s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,7 @@ type budget struct {
 	piece      func(id int32) []byte
 	begin, end string  // markers of thoughts
 	closing    []int32 // the end's tokens
-	forced     []int32 // those that are still to come
+	forced     []int32 // remaining forced tokens
 	left       int     // tokens that the thought may still have
 	within     bool
 	over       bool   // no thought comes any more

@@ -48,7 +48,7 @@ func writePair(t *testing.T, folder string, serial int64) *x509.Certificate {
 	return c
 }
 
-// TestTLS: a client that trusts the certificate is answered over HTTP/2, and a renewed certificate is taken without a
+// TestTLS: a client that trusts the certificate is served over HTTP/2, and a renewed certificate is used without a
 // restart.
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()

@@ -41,8 +41,8 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
-// TestVerbose: __verbose is the text as /completion has it, of the prompt as the template made it, whole or at a
-// stream's end, and only where it is asked for.
+// TestVerbose: __verbose is the text in /completion's form, with the template's prompt, in a single answer or at a
+// stream's end, and only on request.
 func TestVerbose(t *testing.T) {
 	l := start(t, nil)
 	for _, k := range []struct{ path, asked, prompt string }{
@@ -177,7 +177,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestReasoningOff: a template that leaves the choice is told, and where one opens a thought it is closed at once.
+// TestReasoningOff: a template with a choice is told to leave thoughts out; a thought that a template opens is closed
+// at once.
 func TestReasoningOff(t *testing.T) {
 	for source, want := range map[string]string{
 		`{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %}<none>{% endif %}`: "Hi<none>",

@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// thinking has a server's model be asked by a template of a model that thinks and calls tools.
+// thinking gives a server's model a template with thoughts and tools.
 func thinking(t testing.TB) func(*choices) {
 	t.Helper()
 	source, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
@@ -42,8 +42,8 @@ func bracketed(prompt string) string {
 	return prompt[i+2 : i+n]
 }
 
-// TestGoClients: OpenAI's and Ollama's clients for Go do as those for Node. They have a module of their own, since they
-// pull in much.
+// TestGoClients: OpenAI's and Ollama's clients for Go behave like those for Node. They are in a separate module,
+// because they have many dependencies.
 func TestGoClients(t *testing.T) {
 	testenv.Thorough(t)
 	program := filepath.Join(t.TempDir(), "clients")
@@ -118,7 +118,7 @@ func clients(t *testing.T) string {
 	return installed(t, filepath.Join("testdata", "clients"))
 }
 
-// TestClientsShowPictures: the same clients show pictures, each in its own form.
+// TestClientsShowPictures: the same clients send pictures, each in its own form.
 func TestClientsShowPictures(t *testing.T) {
 	testenv.Thorough(t)
 	folder := clients(t)
@@ -131,8 +131,8 @@ func TestClientsShowPictures(t *testing.T) {
 	}
 }
 
-// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort,
-// and are refused.
+// TestClients: popular clients, unmodified, chat, stream, call tools, get answers with a schema, abort, and are
+// refused.
 func TestClients(t *testing.T) {
 	testenv.Thorough(t)
 	folder := clients(t)

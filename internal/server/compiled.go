@@ -18,7 +18,7 @@ const (
 	mostGrammars = 256
 )
 
-// A held is what a text can be held to: a compiled grammar, and where it is one of answers, where it begins to hold.
+// held is a constraint on a text: a compiled grammar and, for grammars of answers, where it begins to hold.
 type held struct {
 	key      [sha256.Size]byte
 	compiled *grammar.Compiled
@@ -139,7 +139,7 @@ func (t *turns) leave(client string) {
 	t.next()
 }
 
-// next gives turns to those that may have one. mu is held.
+// next gives turns to the clients that are due. mu is held.
 func (t *turns) next() {
 	for len(t.now) < max(1, runtime.GOMAXPROCS(0)/4) {
 		may := func(w *turn) bool { return w.client == "" || !slices.Contains(t.now, w.client) } // empty: see clientOf
@@ -157,8 +157,8 @@ func (t *turns) next() {
 	}
 }
 
-// grammar returns the grammar of a key. If it is not there, it calls make. A request that waits for its turn to compile
-// counts among the requests that wait (--max-queue).
+// grammar returns the grammar of a key. If it is not cached, it calls make. A request that waits for its turn to
+// compile counts among the waiting requests (--max-queue).
 func (m *Model) grammar(g *Generation, key [sha256.Size]byte, make func(ctx context.Context) (*held, error)) (*held, error) {
 	if h := m.grammars.use(key); h != nil {
 		return h, nil

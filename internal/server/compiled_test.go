@@ -6,7 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// TestGrammarsAreKept: a grammar is compiled once for the same content, and the oldest go where all take too much.
+// TestGrammarsAreKept: a grammar is compiled once for the same content, and the oldest are dropped when all take too
+// much memory.
 func TestGrammarsAreKept(t *testing.T) {
 	v, err := grammar.NewVocabulary([][]byte{[]byte("a"), []byte("b"), {}}, []int32{2}, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCompletion: one piece, events and OpenAI's form give the same text.
+// TestCompletion: a single answer, events and OpenAI's form give the same text.
 func TestCompletion(t *testing.T) {
 	l := start(t, nil)
 	const fields = `"prompt":"Once upon a time","n_predict":12,"temperature":0`
@@ -54,8 +54,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestTooManyTexts: more texts than slots and queue take together can never be granted, so that a client must not try
-// again.
+// TestTooManyTexts: more texts than slots and queue together can never succeed, so the client is told not to retry.
 func TestTooManyTexts(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 2, 1 })
 	for _, path := range []string{"/completion", "/v1/completions"} {
@@ -68,7 +67,7 @@ func TestTooManyTexts(t *testing.T) {
 	}
 }
 
-// TestManyPrompts: too many prompts are refused before each of them takes memory.
+// TestManyPrompts: too many prompts are refused before they take memory.
 func TestManyPrompts(t *testing.T) {
 	const most = 64 << 20 // bytes; 100,000 texts that were made ready took ten times as much
 	l := start(t, nil)
@@ -84,7 +83,7 @@ func TestManyPrompts(t *testing.T) {
 	}
 }
 
-// TestManyProbabilities: an answer in one piece holds only so many.
+// TestManyProbabilities: the number of probabilities in a single answer is limited.
 func TestManyProbabilities(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 4096 })
 	vocabulary := l.m.Engine.Config().Vocab

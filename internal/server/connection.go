@@ -20,7 +20,7 @@ const (
 	pollsPerPatience = 10              // how often a write checks for progress within gate.patience
 	lingerTime       = 5 * time.Second // how long a client that still sends may read the answer that it got
 	lingerQuiet      = 2 * time.Second // such a client is done reading if it sends nothing for so long
-	drainTime        = 5 * time.Second // a stopping server waits so long for a client that neither sends nor reads
+	drainTime        = 5 * time.Second // how long a stopping server waits for a client that neither sends nor reads
 )
 
 // usualConnections is the default of Options.Connections.
@@ -30,9 +30,9 @@ const usualConnections = 1024
 // of a reverse proxy have one address.
 const clientShare = 2
 
-// A gate is a listener that bounds the number of open connections. When it is full, a new connection takes the place of
-// the one that has waited longest for its client; requests that are being answered go on. One client has at most half
-// as many requests being answered as there may be connections.
+// gate is a listener with a limit on open connections. When it is full, a new connection replaces the one that has
+// waited longest for its client; running requests continue. One client may have at most half as many running requests
+// as there may be connections.
 type gate struct {
 	net.Listener
 	most, each int
@@ -58,8 +58,8 @@ func newGate(l net.Listener, o *Options) *gate {
 	}
 }
 
-// clientOf returns the key that a client's shares are counted under: its IPv4 address, or its IPv6 network of 64 bits,
-// since a client usually has a whole one. It is empty for Unix sockets, which have no addresses.
+// clientOf returns the key for a client's shares: its IPv4 address, or its IPv6 network of 64 bits, because a client
+// usually has a whole one. It is empty for Unix sockets, which have no addresses.
 func clientOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -99,7 +99,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns raw as one of the open connections, or nil where it was refused and closed.
+// admit returns raw as one of the open connections, or nil if it refused and closed it.
 func (g *gate) admit(raw net.Conn) *conn {
 	c := &conn{Conn: raw, gate: g}
 	if a := raw.RemoteAddr(); a != nil {
@@ -165,7 +165,7 @@ func (g *gate) waiting() *conn {
 	return oldest
 }
 
-// forget counts a connection out. The lock is held.
+// forget removes a connection from the counts. The lock is held.
 func (g *gate) forget(c *conn) {
 	if _, ok := g.open[c]; !ok {
 		return
@@ -295,8 +295,8 @@ func (c *conn) Write(b []byte) (int, error) {
 // poll returns when a write next checks for progress.
 func (c *conn) poll() time.Time { return time.Now().Add(c.gate.patience / pollsPerPatience) }
 
-// armWrite sets the deadline of a write that ends at last unless there is progress. mine: the deadline is the gate's
-// own and not the one that net/http has set.
+// armWrite sets the deadline of a write that makes no progress, at latest last. mine reports whether the deadline is
+// the gate's and not net/http's.
 func (c *conn) armWrite(last time.Time) (mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +324,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// CloseWrite tells the client that nothing more comes.
+// CloseWrite tells the client that nothing more follows.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
-// A Conversation is one for which an answer is asked.
+// Conversation is a conversation that asks for an answer.
 type Conversation struct {
 	chat.Request
 	Choice         *ToolChoice // nil: no tool may be called
@@ -51,14 +51,14 @@ func (c *Conversation) Continue() {
 
 // A ToolChoice says which tools an answer may or must call.
 type ToolChoice struct {
-	Tools    []answer.Tool // all that the model is told
+	Tools    []answer.Tool // all that the model sees
 	Allowed  []answer.Tool // those that it may call
 	Required bool
 	Parallel bool
 }
 
-// Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an
-// answer is either.
+// Excludes reports whether g has a grammar, which cannot be combined with calls of tools. With a JSON Schema an answer
+// is either a text of the schema or a call.
 func (c *ToolChoice) Excludes(g *Generation) bool {
 	return c != nil && g.Constrain != nil && g.Form.Schema == nil
 }
@@ -112,7 +112,7 @@ func (m *Model) NewConversation() *Conversation {
 	return c
 }
 
-// Prepare makes c the prompt of g, holds g's calls to the tools' schemas, and returns how its answers are read.
+// Prepare sets g's prompt to c, constrains g's calls by the tools' schemas, and returns how to read its answers.
 // Constraints on the text begin after the model's thoughts.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
@@ -203,8 +203,7 @@ func (c *Conversation) plain() bool {
 	return string(c.Kwargs["enable_thinking"]) == "false" || c.ContinueFinalMessage
 }
 
-// holdAnswer restricts g, an answer to c that r reads: its calls to those that c allows, and any other text to g's
-// form.
+// holdAnswer restricts g, an answer to c that r reads: calls to those that c allows, and other text to g's form.
 func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 	o := answer.ConstraintOptions{Plain: c.plain(), Thinks: string(c.Kwargs["enable_thinking"]) == "true", Prompt: r.options.Prompt, Text: g.Form}
 	if c.Choice != nil {

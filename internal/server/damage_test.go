@@ -82,7 +82,7 @@ var damageable = []struct{ path, body string }{
 	{"/api/show", `{"model":"tales","verbose":false,"system":"","template":"","options":{}}`},
 }
 
-// broken returns a body that is no JSON in UTF-8 any more, or nested more deeply than anybody takes it.
+// broken returns a body that is no longer JSON in UTF-8, or too deeply nested.
 func broken(r *rand.Rand, body string) string {
 	texts := regexp.MustCompile(`"A"`).FindAllStringIndex(body, -1)
 	numbers := regexp.MustCompile(`:[0-9.]+`).FindAllStringIndex(body, -1)
@@ -109,7 +109,7 @@ func broken(r *rand.Rand, body string) string {
 	return body[:at] + "\xff" + body[at:]
 }
 
-// odd are values of which most fields take few.
+// odd are values that few fields accept.
 var odd = []string{
 	`true`, `false`, `-1`, `0`, `3`, `-3000000000`, `1000000000000000`, `123456789012345678901234567890`, `0.5`, `-0.5`, `1e300`, `1e400`, `-1e39`, `""`, `"x"`, `"\u0000"`, `"3"`, `[]`,
 	`[1]`, `["x"]`, `[null]`, `[[[]]]`, `{}`, `{"a":1}`, `{"type":"x"}`,
@@ -155,7 +155,7 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 	return b.String()
 }
 
-// damages returns how many requests are damaged: few, or as many as the variable POWERINFER_DAMAGED says.
+// damages returns how many requests are damaged: few, or POWERINFER_DAMAGED.
 func damages(t *testing.T) int {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
@@ -171,7 +171,7 @@ func damages(t *testing.T) int {
 	return n
 }
 
-// stall begins a request, and goes when it is told to.
+// stall begins a request, and disconnects when gone is closed.
 func (l *live) stall(t *testing.T, gone <-chan struct{}) {
 	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
 	if err != nil {
@@ -183,8 +183,8 @@ func (l *live) stall(t *testing.T, gone <-chan struct{}) {
 	<-gone
 }
 
-// TestDamagedRequests: what is no JSON is refused, and what the API's document does not have, while streams go on to
-// the same text as without them. Nothing is answered by a 5xx.
+// TestDamagedRequests: bodies that are not JSON, or that violate the API's document, are refused, while concurrent
+// streams give their usual text. No answer is a 5xx.
 func TestDamagedRequests(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 512 })
 	const stream = `{"prompt":"Once upon a time","n_predict":200,"temperature":0,"ignore_eos":true,"cache_prompt":false,"stream":true}`
@@ -239,7 +239,7 @@ func TestDamagedRequests(t *testing.T) {
 	others.Wait()
 }
 
-// TestDamageable: without damage the requests are granted.
+// TestDamageable: the undamaged requests succeed.
 func TestDamageable(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 512 })
 	for _, k := range damageable {
@@ -252,7 +252,7 @@ func TestDamageable(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: a body above the limit is refused without being kept.
+// TestLargeBodies: a body above the limit is refused and not stored.
 func TestLargeBodies(t *testing.T) {
 	l := start(t, nil)
 	res, err := http.Post(l.url+"/tokenize", "application/json", io.MultiReader(strings.NewReader(`{"content":"`), strings.NewReader(strings.Repeat("a", 33<<20))))
@@ -265,7 +265,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestSlowBodies: a body that does not come in time is refused.
+// TestSlowBodies: a body that is too late is refused.
 func TestSlowBodies(t *testing.T) {
 	l := start(t, func(o *choices) { o.Timeout = time.Second }) // a busy machine takes part of it to read the header
 	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
@@ -280,7 +280,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// TestBrokenBodies: a body whose chunks are none is the client's fault, which sending it again does not mend.
+// TestBrokenBodies: a body with broken chunks is the client's error, and a retry does not help.
 func TestBrokenBodies(t *testing.T) {
 	l := start(t, nil)
 	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))

@@ -18,7 +18,7 @@ const (
 	diskUsed   = 4
 )
 
-// expertsFile writes a model whose experts are most of it.
+// expertsFile writes a model that consists mostly of experts.
 func expertsFile(t *testing.T) *gguf.File {
 	path := filepath.Join(t.TempDir(), "experts.gguf")
 	if err := synth.Write(t.Context(), path, synth.Spec{
@@ -35,7 +35,7 @@ func expertsFile(t *testing.T) *gguf.File {
 	return f
 }
 
-// onDisk starts a server of f whose experts stay on disk, with room for least bytes of RAM and some more.
+// onDisk starts a server of f with experts on disk, with the least RAM and more bytes in addition.
 func onDisk(t *testing.T, f *gguf.File, more int64) *live {
 	m := metrics.New(false)
 	l := start(t, func(o *choices) {
@@ -53,7 +53,7 @@ func onDisk(t *testing.T, f *gguf.File, more int64) *live {
 	return l
 }
 
-// TestDisk: what a server tells of experts on disk adds up, and its answers are those of a server that has all in RAM.
+// TestDisk: the server's figures of experts on disk add up, and its answers are the same as with everything in RAM.
 func TestDisk(t *testing.T) {
 	f := expertsFile(t)
 	whole := start(t, func(o *choices) { o.file = f })

@@ -38,8 +38,7 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are
-// alike.
+// TestEmbeddings: vectors have length 1, are the same in every form of texts and numbers, and close for similar texts.
 func TestEmbeddings(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolMean })
 	doc := l.good("/v1/embeddings", `{"model":"x","input":["The king sat on his throne","The queen sat on her throne","4711 ; { } ++"]}`)
@@ -84,8 +83,7 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsNotFinite: a damaged model's vectors are no numbers, which JSON cannot say; the answer says what is
-// wrong.
+// TestEmbeddingsNotFinite: NaN in a damaged model's vectors, which JSON cannot express, gives an error that says so.
 func TestEmbeddingsNotFinite(t *testing.T) {
 	f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
 	if err != nil {
@@ -150,7 +148,7 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// TestInfillRefused: the embedded model was not trained to fill in.
+// TestInfillRefused: the embedded model was not trained for infilling.
 func TestInfillRefused(t *testing.T) {
 	l := start(t, nil)
 	if doc, status := l.ask("/infill", `{"input_prefix":"a","input_suffix":"b"}`); status != http.StatusNotImplemented {
@@ -158,8 +156,8 @@ func TestInfillRefused(t *testing.T) {
 	}
 }
 
-// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings
-// Inference find their fields.
+// TestRerank: a reranker's scores are sorted, and each is that of its document alone. Clients of Jina and of Text
+// Embeddings Inference find their fields.
 func TestRerank(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.model.Pooling = engine.PoolRank
@@ -202,7 +200,7 @@ func TestRerank(t *testing.T) {
 	}
 }
 
-// TestManyTexts: a request's texts share steps of the model, and stand in its order.
+// TestManyTexts: a request's texts share steps of the model, and keep their order.
 func TestManyTexts(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.model.Pooling = engine.PoolMean

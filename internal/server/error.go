@@ -23,13 +23,13 @@ type Error struct {
 	PromptTokens, Context int // set if the prompt is longer than the context
 	RetryAfter            int // seconds; 0: the answer does not say
 
-	whole string // the message for the log, if clients are told less; else empty
+	whole string // the message for the log, if clients see a shorter one; else empty
 }
 
 // serverError is the type of errors that are no fault of the request.
 const serverError = "server_error"
 
-// newError returns an error with a formatted message, in which errors among the values appear as clients are told them.
+// newError returns an error with a formatted message. Errors among the values appear in the form for clients.
 func newError(status int, kind, format string, values ...any) *Error {
 	e := &Error{Status: status, Type: kind, whole: fmt.Sprintf(format, values...)}
 	shown := slices.Clone(values)
@@ -108,7 +108,7 @@ func Unavailable(format string, values ...any) *Error {
 	return e
 }
 
-// errorOf returns err as it is told to a client.
+// errorOf returns err in the form for clients.
 func errorOf(err error) *Error {
 	var known *Error
 	var long *engine.ContextError

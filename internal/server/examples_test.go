@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestExamples: the requests that docs/server.md shows are granted.
+// TestExamples: the requests in docs/server.md succeed.
 func TestExamples(t *testing.T) {
 	l := start(t, nil)
 	text, err := os.ReadFile("../../docs/server.md")

@@ -12,7 +12,7 @@ func (s *Server) TakenMemory() int64 {
 	return s.memory.taken
 }
 
-// BeginCompiling has a client take a turn at compiling, as a request does, until what is returned is called.
+// BeginCompiling takes a turn at compiling for a client, until end is called.
 func (m *Model) BeginCompiling(ctx context.Context, client string) (end func(), err error) {
 	if err := m.grammars.turn.take(ctx, client); err != nil {
 		return nil, err

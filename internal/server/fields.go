@@ -139,7 +139,7 @@ func paired(text []byte) bool {
 		n, code := 2, uint64(0)
 		if len(text) >= 6 && text[1] == 'u' {
 			n = 6
-			code, _ = strconv.ParseUint(string(text[2:6]), 16, 16) // what is none is found when the text is read
+			code, _ = strconv.ParseUint(string(text[2:6]), 16, 16) // reading the text finds errors
 		}
 		if low := 0xdc00 <= code && code <= 0xdfff; low != high {
 			return false
@@ -214,7 +214,7 @@ func decode(raw json.RawMessage, v any) error {
 	return nil
 }
 
-// wholeNumbers returns a JSON text with its whole numbers written in digits; nil where they are.
+// wholeNumbers returns a JSON text with its integers written in digits; nil if they already are.
 func wholeNumbers(raw json.RawMessage) json.RawMessage {
 	var out []byte
 	from := 0
@@ -272,10 +272,10 @@ func reasonOf(err error) error {
 	return errors.New(strings.TrimPrefix(fmt.Sprint(err), "json: "))
 }
 
-// Peek returns a field as it is, nil where it is absent, and leaves it to be read.
+// Peek returns a field, or nil if it is absent. The field still has to be read.
 func (f *Fields) Peek(name string) json.RawMessage { return f.raw[name] }
 
-// Raw returns a field as it is, nil where it is absent.
+// Raw returns a field, or nil if it is absent.
 func (f *Fields) Raw(name string) json.RawMessage {
 	raw := f.raw[name]
 	delete(f.raw, name)
@@ -305,7 +305,7 @@ func (f *Fields) Only(name string, values ...string) {
 	}
 }
 
-// LeaveOut names in the log what is known and has no part here.
+// LeaveOut names a known but unsupported field in the log.
 func (f *Fields) LeaveOut(name string) {
 	if f.unknown != nil {
 		f.unknown(name)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFieldsNotKnown: on every route a field that nobody knows is ignored and named in the log, once.
+// TestFieldsNotKnown: on every route an unknown field is ignored and named in the log, once.
 func TestFieldsNotKnown(t *testing.T) {
 	l := start(t, nil)
 	const message = `"messages":[{"role":"user","content":"A"}]`
@@ -46,7 +46,7 @@ func TestFieldsNotKnown(t *testing.T) {
 	}
 }
 
-// TestManyFieldsNotKnown: the log does not grow with what clients make up.
+// TestManyFieldsNotKnown: the log does not grow with the names that clients invent.
 func TestManyFieldsNotKnown(t *testing.T) {
 	l := start(t, nil)
 	var fields strings.Builder
@@ -60,7 +60,7 @@ func TestManyFieldsNotKnown(t *testing.T) {
 	}
 }
 
-// TestWholeNumbers: 3.0 and 3e0 are 3 where a whole number belongs, and 3.5 is none.
+// TestWholeNumbers: 3.0 and 3e0 count as 3 in integer fields, and 3.5 is refused.
 func TestWholeNumbers(t *testing.T) {
 	l := start(t, nil)
 	for number, status := range map[string]int{"3": 200, "3.0": 200, "3e0": 200, "0.3E1": 200, "3.5": 400, `"3"`: 400, "1e30": 400} {
@@ -85,7 +85,8 @@ func TestWholeNumbers(t *testing.T) {
 	}
 }
 
-// TestOnlyValues: a field that has one meaning may write it with a point, and a body may begin with a byte order mark.
+// TestOnlyValues: a field with a single accepted value may be a number with a point, and a body may begin with a byte
+// order mark.
 func TestOnlyValues(t *testing.T) {
 	l := start(t, nil)
 	for body, status := range map[string]int{
@@ -106,7 +107,7 @@ func TestOnlyValues(t *testing.T) {
 	}
 }
 
-// TestNamesOfModels: the tag latest and the hub's address may be part of a model's name on every route.
+// TestNamesOfModels: on every route a model's name may have the tag latest or the hub's address.
 func TestNamesOfModels(t *testing.T) {
 	l := start(t, nil)
 	for _, name := range []string{"tales", "tales:latest", "hf.co/tales", "Tales:latest"} {
@@ -126,8 +127,8 @@ func TestNamesOfModels(t *testing.T) {
 	}
 }
 
-// TestLooseSchemas: a schema of which not all is supported holds an answer to the rest, and the log names what is not;
-// a strict one is refused by the keyword's name.
+// TestLooseSchemas: a partly supported schema constrains by its supported part, and the log names the rest. A strict
+// one is refused with the keyword's name.
 func TestLooseSchemas(t *testing.T) {
 	l := start(t, nil)
 	const schema = `{"type":"object","properties":{"kind":{"const":"fox"},"mail":{"type":"string","pattern":"^(?!x)[a-z]+$","maxLength":5}},"required":["kind","mail"],"if":{}}`
@@ -157,7 +158,7 @@ func TestLooseSchemas(t *testing.T) {
 	}
 }
 
-// TestUnloadOfTheOnlyModel: Ollama's way to unload is answered as by Ollama.
+// TestUnloadOfTheOnlyModel: Ollama's request to unload gets Ollama's answer.
 func TestUnloadOfTheOnlyModel(t *testing.T) {
 	l := start(t, nil)
 	for _, path := range []string{"/api/generate", "/api/chat"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// TestContextOfSlots: a text has only its slot's part of the context, with a prompt and when it goes on.
+// TestContextOfSlots: a prompt and its text have only their slot's part of the context.
 func TestContextOfSlots(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.SlotContext = 40 })
 	doc, _ := l.get("/props")
@@ -32,7 +32,7 @@ func TestContextOfSlots(t *testing.T) {
 	}
 }
 
-// TestHiddenSlots: nobody sees what slots do where that is not wished.
+// TestHiddenSlots: with the option, /slots shows nothing.
 func TestHiddenSlots(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.HideSlots = true })
 	if doc, status := l.get("/slots"); status != http.StatusNotImplemented || !strings.Contains(at(t, doc, "error", "message").(string), "--no-slots") {
@@ -40,7 +40,7 @@ func TestHiddenSlots(t *testing.T) {
 	}
 }
 
-// TestUsualReuse: without a wish for it prompts are read from their beginning where the server was started so.
+// TestUsualReuse: with the option, prompts are read from their beginning unless a request wants reuse.
 func TestUsualReuse(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.NoReuse = true })
 	const body = `{"prompt":"Once upon a time there was an old king","n_predict":1`
@@ -53,7 +53,7 @@ func TestUsualReuse(t *testing.T) {
 	}
 }
 
-// TestUsualThoughts: where thoughts go is as the server was started unless a request says.
+// TestUsualThoughts: the server's option decides where thoughts go, unless a request does.
 func TestUsualThoughts(t *testing.T) {
 	thinker, err := chat.Parse(`{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{% endif %}<|a|>{# <think></think> #}`, "", "")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestUsualThoughts(t *testing.T) {
 	}
 }
 
-// TestRankingWithoutAHead: documents are ranked by how near they are to the query, which is nearest to itself.
+// TestRankingWithoutAHead: documents are ranked by their similarity to the query, so the query itself is first.
 func TestRankingWithoutAHead(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Similar, o.model.Pooling = true, engine.PoolMean })
 	doc := l.good("/rerank", `{"query":"The old king","documents":["A ship at sea","The old king","Apples and pears"]}`)
@@ -87,7 +87,7 @@ func TestRankingWithoutAHead(t *testing.T) {
 	}
 }
 
-// TestNamesInLists: aliases and tags of a model are told, and an alias names it.
+// TestNamesInLists: lists show aliases and tags of a model, and an alias selects it.
 func TestNamesInLists(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Aliases, o.model.Tags = []string{"tales", "stories"}, []string{"small"} })
 	doc, _ := l.get("/v1/models")

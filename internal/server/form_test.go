@@ -7,11 +7,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
-// thinker is a template whose prompts open a thought unless none is wanted, and which says how it was asked.
+// thinker is a template with prompts that open a thought unless none is wanted, and that show how it was called.
 const thinker = `{% for m in messages %}<|im_start|>{{ m.role }}` + "\n" + `{{ m.content }}<|im_end|>` + "\n" + `{% endfor %}<|im_start|>assistant` + "\n" +
 	`{% if enable_thinking %}<think>` + "\n" + `{% else %}<think>` + "\n\n" + `</think>` + "\n\n" + `{% endif %}`
 
-// TestFormsBeginAfterThoughts: in every API the model thinks, and the schema holds for what it says then.
+// TestFormsBeginAfterThoughts: in every API the model thinks, and the schema applies to the text after that.
 func TestFormsBeginAfterThoughts(t *testing.T) {
 	template, err := chat.Parse(thinker, "", "<|im_end|>")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestFormsBeginAfterThoughts(t *testing.T) {
 			t.Errorf("%s: %v", none, doc)
 		}
 	}
-	// the model, left to itself, is held to the schema when its thought was long enough
+	// without a script, the schema applies to the model after a thought that is long enough
 	l.says.answer(nil)
 	doc = l.good(openai, with(`"max_tokens":200,"reasoning_budget_tokens":5`))
 	content, _ := at(t, doc, append(message, "content")...).(string)
@@ -73,7 +73,7 @@ func TestFormsBeginAfterThoughts(t *testing.T) {
 	}
 }
 
-// TestLazyGrammars: a lazy grammar begins at its trigger, also within a chat.
+// TestLazyGrammars: a lazy grammar begins at its trigger, also in a chat.
 func TestLazyGrammars(t *testing.T) {
 	l := start(t, nil)
 	l.says.text("Well <n>4")

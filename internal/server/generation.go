@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
-// A Generation is one text that a request asks for.
+// Generation is one text that a request asks for.
 type Generation struct {
 	engine.Request // but Sampler, Constraint and Progress
 	Sampling       sample.Options
@@ -44,7 +44,7 @@ type Prompt = vision.Prompt
 // Ask makes p the prompt.
 func (g *Generation) Ask(p *Prompt) { g.Prompt, g.shown = p.IDs, p }
 
-// Continue puts tokens before the prompt, in the place of its first cut ones.
+// Continue replaces the first cut tokens of the prompt by before.
 func (g *Generation) Continue(before []int32, cut int) {
 	g.shown.Prepend(before, cut)
 	g.Prompt = g.shown.IDs
@@ -74,7 +74,7 @@ type Event struct {
 	End      *engine.Result
 	Err      error // with End
 	Slot     int
-	Timings  *Timings // so far, with Token and Progress where they are wanted
+	Timings  *Timings // so far, with Token and Progress, on request
 }
 
 // Progress says how much of a prompt has been read.
@@ -94,7 +94,7 @@ type PictureProgress struct {
 	Processed int `json:"processed"`
 }
 
-// quiet is after how long without an event clients are told that the server is alive.
+// quiet is the time without an event after which clients get a sign of life.
 const quiet = 15 * time.Second
 
 // retryAfter is after how many seconds a client that was turned away may try again.
@@ -210,7 +210,7 @@ func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, te
 	}
 }
 
-// run makes one text in its slot, and tells what happens until its end.
+// run generates one text in its slot, and reports events until its end.
 func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Time, tell func(Event)) (engine.Result, error) {
 	r, held, err := m.request(g)
 	if err != nil {
@@ -236,7 +236,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	res, err := st.Result(), st.Err()
 	m.slots.change(slot, func(p *Slot) {
 		if p.Tokens, p.Result = st.History(), res; g.HasPictures() {
-			p.Tokens = nil // they do not say what is in the cache
+			p.Tokens = nil // they do not show what is in the cache
 		}
 	})
 	if goesOn {
@@ -253,7 +253,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	return res, err
 }
 
-// request returns what the engine is asked for, and what it is held to, nil for nothing.
+// request returns the engine's request and its constraint, or nil if there is none.
 func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	r := g.Request
 	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
@@ -276,7 +276,7 @@ func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	return r, held, nil
 }
 
-// pictureProgress returns a function that tells how much of the pictures has been computed; nil if nobody wants to know.
+// pictureProgress returns a function that reports how much of the pictures has been computed; nil if nobody asked.
 func (g *Generation) pictureProgress(tell func(Event)) func(done, total int) {
 	if !g.ReportProgress {
 		return nil
@@ -287,8 +287,7 @@ func (g *Generation) pictureProgress(tell func(Event)) func(done, total int) {
 	}
 }
 
-// progress returns a function that tells how much of the prompt has been read, and before that how much was found in
-// the cache.
+// progress returns a function that reports how much of the prompt has been read and, before that, how much was cached.
 func (g *Generation) progress(reused func() int, tell func(Event)) func(done, total int) {
 	submitted, known := time.Now(), false
 	say := func(done, total, cached int) {
@@ -307,7 +306,7 @@ func (g *Generation) progress(reused func() int, tell func(Event)) func(done, to
 	}
 }
 
-// pass tells a stream's tokens until it ends or reaches its limits. It reports whether the text may go on.
+// pass reports a stream's tokens until it ends or reaches its limits. goesOn says whether the text may continue.
 func (m *Model) pass(g *Generation, st *engine.Stream, limit *limiter, begin time.Time, tell func(Event)) (goesOn bool) {
 	last := begin
 	for tok, ok := st.Next(); ok; tok, ok = st.Next() {
@@ -338,7 +337,7 @@ func (m *Model) keep(g *Generation) *engine.Shift {
 	return &s
 }
 
-// A transcript logs what is said where the user wants that.
+// transcript logs prompts and answers, if the user wants that.
 type transcript struct {
 	m    *Model // nil: it does not
 	text strings.Builder
@@ -364,7 +363,7 @@ func (t *transcript) end(text string) {
 	}
 }
 
-// constraint returns what a text is held to, nil for nothing.
+// constraint returns the constraint of a text, or nil if there is none.
 func (m *Model) constraint(g *Generation) sample.Constraint {
 	var c sample.Constraint
 	if g.Constrain != nil {
@@ -376,7 +375,7 @@ func (m *Model) constraint(g *Generation) sample.Constraint {
 	return c
 }
 
-// heldTo remembers why a constraint failed: that ends the text, and is no fault of the server's.
+// heldTo remembers why a constraint failed: that ends the text without an error of the server.
 type heldTo struct {
 	sample.Constraint
 	err error

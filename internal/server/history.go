@@ -21,9 +21,8 @@ func IsMedia(kind string) bool {
 	return false
 }
 
-// Described returns a line of text for a part of a conversation that is neither a text nor anything else that the
-// model can be shown, such as another server's search of the web: its kind, and the texts that it has. It is empty
-// where there are none, as in what only another server can read.
+// Described returns a line of text for a part of a conversation that the model cannot be shown otherwise, such as
+// another server's web search: its kind, and its texts. It is empty for parts without text, such as encrypted ones.
 func Described(part json.RawMessage) string {
 	var kind struct {
 		Type string `json:"type"`
@@ -81,7 +80,7 @@ func describe(d *json.Decoder, name string, texts *[]string) error {
 	return err
 }
 
-// longestWord bounds what is taken for text: what has no space for longer is encoded.
+// longestWord is the longest word that counts as text: longer ones are encoded data.
 const longestWord = 2_000
 
 // hidden reports whether a field says nothing to a model: ids, states and encoded data.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCertificatesNames: a server with a certificate goes by its names, as browsers check them, too, and this machine's.
+// TestCertificatesNames: a server with a certificate accepts the certificate's names, as browsers check them, and this
+// machine's.
 func TestCertificatesNames(t *testing.T) {
 	leaf := &x509.Certificate{DNSNames: []string{"chat.example.org", "*.wide.example"}}
 	h := newHosts(&Options{Local: true, TLS: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -36,7 +36,7 @@ func (l *live) raw(lines ...string) *http.Response {
 	return res
 }
 
-// TestHosts: without a key the server answers by names only that no web site can own.
+// TestHosts: without a key the server accepts only host names that no web site can own.
 func TestHosts(t *testing.T) {
 	anywhere := []string{
 		"localhost", "localhost:8080", "LocalHost.", "localhost:", "a.localhost:1", "127.0.0.1", "127.0.0.1:3000", "127.0.0.1.", "127.1:80", "10.1.2.3",
@@ -112,7 +112,7 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestSocketHasNoNames: browsers do not reach a socket in the file system, so that its clients may call it by any name.
+// TestSocketHasNoNames: browsers do not reach a socket in the file system, so its clients may use any host name.
 func TestSocketHasNoNames(t *testing.T) {
 	l := start(t, func(o *choices) { o.Local = true })
 	path := filepath.Join(t.TempDir(), "s")
@@ -141,7 +141,7 @@ func TestSocketHasNoNames(t *testing.T) {
 	}
 }
 
-// TestOwnPage: the server's own page is told from others by scheme, host and port.
+// TestOwnPage: scheme, host and port distinguish the server's own page from others.
 func TestOwnPage(t *testing.T) {
 	l := start(t, func(o *choices) { o.Hosts = []string{"chat.example.org", "10.0.0.1"} }) // pages of this machine may not ask
 	for _, k := range []struct {
@@ -185,8 +185,8 @@ func TestOwnPage(t *testing.T) {
 	}
 }
 
-// TestPagesThatHide: what a browser sends for a page of another origin is refused without an Origin, too, unless it
-// only shows something to its user.
+// TestPagesThatHide: a browser's request for a page of another origin is refused even without an Origin header, unless
+// it only shows something to its user.
 func TestPagesThatHide(t *testing.T) {
 	servers := map[string]*live{
 		"local":  start(t, func(o *choices) { o.Local = true }),
@@ -254,7 +254,7 @@ func (o onlyLooked) Load(context.Context, string) error   { return o.fail() }
 func (o onlyLooked) Unload(context.Context, string) error { return o.fail() }
 func (o onlyLooked) Keep(string, time.Duration) error     { return o.fail() }
 
-// TestLooking: GET, HEAD and OPTIONS do nothing to models, in all routes.
+// TestLooking: GET, HEAD and OPTIONS change no model on any route.
 func TestLooking(t *testing.T) {
 	l := start(t, func(o *choices) { o.Local, o.Router = true, &server.Router{Autoload: true} })
 	neuronapi.Register(l.s)

@@ -13,7 +13,7 @@ import (
 // compileTurns is how many may compile at a time.
 func compileTurns() int { return max(1, runtime.GOMAXPROCS(0)/4) }
 
-// occupy has others compile, as many as may, until what is returned is called.
+// occupy makes others compile, as many as allowed, until free is called.
 func (l *live) occupy() (free func()) {
 	l.t.Helper()
 	var ends []func()
@@ -36,7 +36,7 @@ func schemaOf(i int) string {
 	return fmt.Sprintf(`{"prompt":"a","n_predict":2,"json_schema":{"type":"string","pattern":"^(\\p{L}|\\p{N}|%d){0,990}$"}}`, 1000+i)
 }
 
-// TestCompilingEndsWithItsClient: a client that leaves takes its place in the queue and its compilation with it.
+// TestCompilingEndsWithItsClient: when a client leaves, its place in the queue and its compilation end.
 func TestCompilingEndsWithItsClient(t *testing.T) {
 	l := start(t, nil)
 	free := l.occupy()
@@ -83,7 +83,7 @@ func TestCompilingHoldsUpOnlyThoseWhoCompile(t *testing.T) {
 	l.good("/completion", known)
 }
 
-// TestCompilingWaitsInTheQueue: whoever waits for a turn counts among those who wait, and is turned away like them.
+// TestCompilingWaitsInTheQueue: waiting for a turn counts for the queue's limit.
 func TestCompilingWaitsInTheQueue(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 1, 1 })
 	free := l.occupy()
@@ -106,7 +106,7 @@ func TestCompilingWaitsInTheQueue(t *testing.T) {
 	}
 }
 
-// TestClientsCompileInTurn: a client with many new grammars goes after one with a single grammar.
+// TestClientsCompileInTurn: a client with many new grammars comes after one with a single grammar.
 func TestClientsCompileInTurn(t *testing.T) {
 	l := start(t, nil)
 	free := l.occupy()
@@ -144,8 +144,8 @@ func TestClientsCompileInTurn(t *testing.T) {
 	}
 }
 
-// TestHostileSchemasAreRefusedByName: what takes too much is an error of the request that names the place, in every
-// form of request that has a schema.
+// TestHostileSchemasAreRefusedByName: in every form of request with a schema, an expensive schema is an error that
+// names the place.
 func TestHostileSchemasAreRefusedByName(t *testing.T) {
 	l := start(t, nil)
 	pattern := `{"type":"object","properties":{"name":{"type":"string","pattern":"^(\\p{L}|\\p{N}|1000){0,990}$"}},"required":["name"]}`
@@ -169,7 +169,7 @@ func TestHostileSchemasAreRefusedByName(t *testing.T) {
 			t.Errorf("%s: %d, %.400s", name, status, text)
 		}
 	}
-	// Without strict, what is too large constrains nothing, and the log says so.
+	// Without strict, a schema that is too large constrains nothing, and the log says so.
 	l.good("/completion", `{"prompt":"a","n_predict":3,"json_schema":`+pattern+`}`)
 	if !strings.Contains(l.logs.String(), "the repetition {0,990}") {
 		t.Error("the log does not name the repetition that is too large")

@@ -22,8 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
 )
 
-// wires is a listener in memory, so that clocks may be fake. What is written over a wire waits until the other end reads
-// it.
+// wires is a listener in memory, so that clocks may be fake. A write waits until the other end reads it.
 type wires struct {
 	came   chan net.Conn
 	fails  chan error // of Accept
@@ -151,7 +150,7 @@ func post(path string, length int, begun string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, length, begun)
 }
 
-// TestRefusedBeforeBody: a request that is answered without its body is answered at once, and its connection closes.
+// TestRefusedBeforeBody: a request that needs no body is answered at once, and its connection closes.
 func TestRefusedBeforeBody(t *testing.T) {
 	for name, k := range map[string]struct {
 		request string
@@ -183,7 +182,7 @@ func TestRefusedBeforeBody(t *testing.T) {
 	}
 }
 
-// TestOptionsOfAll: a request for "*" passes the same checks as others, and its body has the same time to come.
+// TestOptionsOfAll: a request for "*" has the same checks and the same time for its body as others.
 func TestOptionsOfAll(t *testing.T) {
 	options := func(host, more string) string {
 		return "OPTIONS * HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 1000\r\n" + more + "\r\n"
@@ -214,7 +213,7 @@ func TestOptionsOfAll(t *testing.T) {
 	}
 }
 
-// TestStrangersAreLoggedSeldom: of requests by names that the server does not go by, the log warns once a minute.
+// TestStrangersAreLoggedSeldom: the log warns once a minute about requests with foreign host names.
 func TestStrangersAreLoggedSeldom(t *testing.T) {
 	var log bytes.Buffer
 	o := server.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -264,7 +263,7 @@ func TestAnswerSurvivesUnreadBody(t *testing.T) {
 	}
 }
 
-// TestSlowSenders: headers and bodies must come; what comes slowly may take long.
+// TestSlowSenders: headers and bodies must arrive; slow progress may take long.
 func TestSlowSenders(t *testing.T) {
 	attacked(t, server.Options{Timeout: 30 * time.Second}, func(w *wires, _ *server.Server, _ func() error) {
 		for _, begun := range []string{"", "GET / HT", "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: "} {
@@ -310,8 +309,8 @@ func TestSlowSenders(t *testing.T) {
 	})
 }
 
-// TestSlowReaders: a client that takes nothing of an answer is given up, whatever it asked for; one that takes little
-// at a time is not, and neither is one that waits for its answer.
+// TestSlowReaders: a client that reads nothing of an answer is disconnected, whatever it asked for. One that reads
+// slowly is not, and neither is one that waits for its answer.
 func TestSlowReaders(t *testing.T) {
 	const patience = 30 * time.Second
 	attacked(t, server.Options{Timeout: patience, Page: page.Handler}, func(w *wires, _ *server.Server, _ func() error) {
@@ -347,7 +346,7 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// TestSlowStreams: as TestSlowReaders, over HTTP/2, whose streams wait for their clients by themselves.
+// TestSlowStreams is TestSlowReaders over HTTP/2, with streams that wait for their clients.
 func TestSlowStreams(t *testing.T) {
 	ts := httptest.NewTLSServer(nil)
 	certificate := ts.TLS.Certificates[0]
@@ -394,8 +393,7 @@ func TestSlowStreams(t *testing.T) {
 	})
 }
 
-// TestManyConnections: whoever holds connections open loses them when they are needed for others, but not those over
-// which requests are being answered.
+// TestManyConnections: idle connections are closed when others need them, but not those with running requests.
 func TestManyConnections(t *testing.T) {
 	attacked(t, server.Options{Connections: 8, Grace: time.Second}, func(w *wires, _ *server.Server, _ func() error) {
 		working := make(chan *http.Response, 1)
@@ -435,7 +433,7 @@ func TestManyConnections(t *testing.T) {
 	})
 }
 
-// TestManyRequests: one address has at most half of the requests, and where all connections are busy others are told.
+// TestManyRequests: one address gets at most half of the requests. If all connections are busy, others get an error.
 func TestManyRequests(t *testing.T) {
 	attacked(t, server.Options{Connections: 8, Grace: time.Second}, func(w *wires, _ *server.Server, _ func() error) {
 		for range 4 {
@@ -456,7 +454,7 @@ func TestManyRequests(t *testing.T) {
 	})
 }
 
-// TestNoFilesLeft: where the process has no more files, a connection that waits for its client makes room.
+// TestNoFilesLeft: if the process has no more files, an idle connection is closed.
 func TestNoFilesLeft(t *testing.T) {
 	attacked(t, server.Options{}, func(w *wires, _ *server.Server, _ func() error) {
 		idle := w.dial("192.0.2.1")
@@ -471,7 +469,7 @@ func TestNoFilesLeft(t *testing.T) {
 	})
 }
 
-// TestStopsInTime: Serve ends within the grace, whatever clients do, and soon where no request is being answered.
+// TestStopsInTime: Serve ends within the grace, whatever clients do, and soon if no request is running.
 func TestStopsInTime(t *testing.T) {
 	for name, k := range map[string]struct {
 		request string
@@ -501,11 +499,11 @@ func TestStopsInTime(t *testing.T) {
 	}
 }
 
-// kib returns a body of so many KiB.
+// kib returns a body of n KiB.
 func kib(n int) string { return `{"a":"` + strings.Repeat("a", n<<10-8) + `"}` }
 
-// TestSharesOfMemory: a client that is slow or large holds no memory that others wait for; small requests pass large
-// ones; all is given back.
+// TestSharesOfMemory: a slow or large client holds no memory that others wait for, small requests pass large ones, and
+// all memory is freed.
 func TestSharesOfMemory(t *testing.T) {
 	attacked(t, server.Options{Memory: 10 << 20, Timeout: time.Minute}, func(w *wires, s *server.Server, _ func() error) {
 		send := func(client, body string) (status int, after string, took time.Duration) {

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
-// HubName returns the name of a model of h, which is nil where the server neither downloads nor removes models.
+// HubName returns the name of a model of h. h is nil if the server neither downloads nor removes models.
 func HubName(h *hub.Hub, name string) (hub.Name, error) {
 	if h == nil {
 		return hub.Name{}, NotSupported("this server has one model and neither downloads nor removes others; powerinfer pull and rm do, or powerinfer serve --models-dir FOLDER")
@@ -21,7 +21,7 @@ func HubName(h *hub.Hub, name string) (hub.Name, error) {
 	return n, nil
 }
 
-// HubError returns an error of the hub as clients are told it.
+// HubError returns an error of the hub in the form for clients.
 func HubError(err error) error {
 	if errors.Is(err, context.Canceled) { // otherwise its client is gone, and nobody reads this
 		return Unavailable("the server is stopping; ask again when it runs again, and a download goes on where it was")

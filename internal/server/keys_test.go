@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestKeyFile: a key that is added to the file is taken, one that is removed is refused, and an empty file lets nobody
-// in.
+// TestKeyFile: a key added to the file is accepted, a removed one is refused, and an empty file accepts none.
 func TestKeyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	k := newKeys(&Options{Keys: []string{"fixed"}, KeyFile: file, Log: slog.New(slog.DiscardHandler)})

@@ -19,7 +19,7 @@ type limiter struct {
 	ended bool
 }
 
-// pass returns what is certain of the text when more comes, and reports whether the text goes on.
+// pass returns the text that is certain now, and reports whether the text continues.
 func (l *limiter) pass(text string) (string, bool) {
 	if l.ended {
 		return "", false
@@ -58,7 +58,7 @@ func (l *limiter) indented(text string) string {
 	return out.String()
 }
 
-// rest returns what is held back of a text that ended.
+// rest returns the text held back at the end.
 func (l *limiter) rest() string {
 	text := string(l.held)
 	l.held = nil

@@ -31,8 +31,8 @@ const (
 	unknownBody = 64 << 10         // bytes that are reserved at first for a body of unknown length
 )
 
-// A pool is the memory that all requests together may take. One client has at most half of it. The larger a request,
-// the more it must leave free, so that small requests pass large ones. Among waiting requests the smallest is first.
+// pool is the memory for all requests together. One client may have at most half of it. The larger a request, the more
+// it must leave free, so that small requests pass large ones. The smallest waiting request is first.
 type pool struct {
 	mu      sync.Mutex
 	most    int64 // bytes

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestManySlowBodies: a request for which several slow bodies must give way gets their memory at once, and those whose
-// memory it does not need go on.
+// TestManySlowBodies: if several slow bodies must make room for a request, it gets their memory at once, and the others
+// continue.
 func TestManySlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(1000)

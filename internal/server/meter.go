@@ -9,7 +9,7 @@ import (
 // A Meter counts what happens to requests and models, and not what they say. Its methods may be called from several
 // goroutines, and return at once.
 type Meter interface {
-	// Request counts an answered request by the pattern of its route, which is empty where there is none.
+	// Request counts an answered request by the pattern of its route, which is empty for unknown ones.
 	Request(route string, status int, took time.Duration)
 	// Loaded counts a model that was loaded, or could not be.
 	Loaded(name string, took time.Duration, err error)
@@ -21,8 +21,7 @@ type Meter interface {
 
 // A ModelMeter counts what happens to a model's texts.
 type ModelMeter interface {
-	// Token counts a token that came so long after the one before it, or after the request came in where it is the
-	// first.
+	// Token counts a token that came this long after the previous one or, if it is the first, after the request.
 	Token(after time.Duration, first bool)
 	// Ended counts a text that ended. It had waited for its turn, and took so long altogether.
 	Ended(r *engine.Result, waited, took time.Duration)

@@ -57,7 +57,7 @@ func value(all map[string]*dto.MetricFamily, name string, labels ...string) (sum
 	return sum
 }
 
-// TestMetrics: counters are what the answers said of themselves.
+// TestMetrics: counters match the answers.
 func TestMetrics(t *testing.T) {
 	l := measured(t, false)
 	var read, cached, predicted float64
@@ -113,7 +113,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfSeveralModels: samples have the model's name; and while texts are generated they are told.
+// TestMetricsOfSeveralModels: samples have the model's name, and are available during generations.
 func TestMetricsOfSeveralModels(t *testing.T) {
 	l := measured(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,8 @@ func TestMetricsOfSeveralModels(t *testing.T) {
 	eventually(t, "all ended", l.idle)
 }
 
-// TestMetricsOfChart: what the chart's autoscaling, its endpoint picker and their documentation ask for is there.
+// TestMetricsOfChart: metrics include all that the chart's autoscaling, its endpoint picker and their documentation
+// use.
 func TestMetricsOfChart(t *testing.T) {
 	l := measured(t, true)
 	l.good("/completion", `{"prompt":"Once","n_predict":1}`)

@@ -22,9 +22,9 @@ type ModelOptions struct {
 	Aliases     []string       // all names, if there are several
 	Tags        []string       // for lists
 	Path        string         // of the model's file
-	Demo        bool           // it is the embedded model, which tells tales and is not for conversations
+	Demo        bool           // the embedded model, which tells tales and is not for conversations
 	Slots       int            // requests that generate at a time
-	SlotContext int            // tokens that a text may have with its prompt; 0: as many as the engine has room for
+	SlotContext int            // limit on the tokens of prompt and text; 0: the engine's context
 	Queue       int            // further requests that may wait
 	Predict     int            // tokens that an answer has at most where a request does not say; -1: no limit
 	Sampling    sample.Options // where a request says nothing else
@@ -40,19 +40,19 @@ type ModelOptions struct {
 	Meter       Meter // nil: nobody counts
 
 	Verbose        bool                   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
-	LogPrompts     bool                   // the log has what is asked and answered
+	LogPrompts     bool                   // the log has prompts and answers
 	Reasoning      string                 // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
 	ThinkingBudget *int                   // tokens of a thought where a request does not say; nil: no limit
 	Thoughts       answer.ReasoningFormat // where thoughts go in OpenAI's form, where a request does not say
 	NoReuse        bool                   // prompts are read from their beginning where a request does not say
-	HideSlots      bool                   // /slots tells nothing
+	HideSlots      bool                   // /slots shows nothing
 	SuffixFirst    bool                   // an infill's suffix comes before its prefix
 	SlotPath       string                 // folder of saved slots; empty: none are saved
 	Keep           int                    // tokens of a prompt that stay then, where a request says nothing
-	Shift          bool                   // a text goes on where the context is full, without its oldest tokens
+	Shift          bool                   // if the context is full, a text continues without its oldest tokens
 
-	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have
-	// models say what they need.
+	// Restrict, if set, returns a text's constraint, given that of its request; nil: none. Tests use it to script
+	// models.
 	Restrict func(*Generation, sample.Constraint) sample.Constraint
 }
 
@@ -62,7 +62,7 @@ type Model struct {
 	Engine  *engine.Engine
 	Count   ModelMeter
 	slots   *slots
-	waiting atomic.Int64 // texts within, those that are being generated included
+	waiting atomic.Int64 // texts in the server, including those being generated
 	ends    []int32      // tokens that end a text
 
 	adapted    sync.Map // the notes that were logged, see noteAdapted

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Models are those that a server answers with. Its methods may be called from several goroutines.
+// Models are the models of a server. Its methods may be called from several goroutines.
 type Models interface {
 	// Use returns the model that a request names, loaded, and keeps it loaded until release is called. The empty name
 	// means the usual one.
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
-	// Peek returns a model, if it is loaded, to a caller that only looks at it, and keeps it loaded until release is
-	// called. That is no request: it loads nothing, and the time after which the model is freed goes on.
+	// Peek returns a model, if it is loaded, for inspection, and keeps it loaded until release is called. It is not a
+	// request: it loads nothing, and the model's idle time continues.
 	Peek(name string) (m *Model, release func(), err error)
 	// List returns all models, by name.
 	List() []Listed
@@ -51,7 +51,7 @@ type Listed struct {
 	Sees     bool // it can be shown pictures, as far as is known while it is not loaded
 	State    State
 	Model    *Model    // nil unless loaded; use only what cannot change, because it may be freed at any time
-	Memory   int64     // bytes that it takes, as planned, with its KV cache; 0 where it is not known
+	Memory   int64     // bytes that it takes, as planned, with its KV cache; 0: unknown
 	GPU      int64     // bytes of Memory on GPUs
 	Expires  time.Time // when it is freed if nobody asks; zero: never
 	Err      error     // why State is Failed

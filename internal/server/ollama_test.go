@@ -70,7 +70,7 @@ func TestOllamaGenerate(t *testing.T) {
 	if text != doc["response"] || text == "" || logs != 8 {
 		t.Errorf("streamed %q with %d log probabilities, in one piece %q", text, logs, doc["response"])
 	}
-	// the context of an answer goes on with the next
+	// the context of an answer continues in the next
 	context, _ := json.Marshal(doc["context"])
 	next := l.good("/api/generate", `{"prompt":"And then?","stream":false,"options":{"num_predict":1},"context":`+string(context)+`}`)
 	if got, had := next["prompt_eval_count"].(float64), float64(len(doc["context"].([]any))); got <= had {
@@ -139,7 +139,7 @@ func TestOllamaChat(t *testing.T) {
 			t.Errorf("the prompt lacks %q: %q", part, prompt)
 		}
 	}
-	// the oldest turns are left out of what is too long, unless the client says not to
+	// the oldest turns of a long conversation are left out, unless the client says otherwise
 	turns := strings.Repeat(`{"role":"user","content":"`+strings.Repeat("king ", 200)+`"},{"role":"assistant","content":"Yes."},`, 20)
 	long := `{"model":"tales","stream":false,"messages":[` + turns + `{"role":"user","content":"Last"}]`
 	if l.good("/api/chat", long+"}"); !strings.Contains(prompt, "Last") || strings.Count(prompt, "Yes.") >= 20 {
@@ -230,7 +230,7 @@ func (k *keeping) Keep(_ string, d time.Duration) error {
 	return nil
 }
 
-// TestOllamaKeepAlive: a time that cannot be read refuses the request, and changes nothing.
+// TestOllamaKeepAlive: an invalid time refuses the request, and changes nothing.
 func TestOllamaKeepAlive(t *testing.T) {
 	l := start(t, nil)
 	k := &keeping{}
@@ -255,8 +255,8 @@ func TestOllamaKeepAlive(t *testing.T) {
 	}
 }
 
-// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and
-// removed from there.
+// TestOllamaPullAndDelete: a model of the hub is downloaded to the cache with progress for Ollama's clients, and
+// removed again.
 func TestOllamaPullAndDelete(t *testing.T) {
 	model := demo.Model()
 	published := hubtest.New()
@@ -319,8 +319,8 @@ func TestOllamaPullAndDelete(t *testing.T) {
 	}
 }
 
-// TestPullsEndWithTheServer: a server that stops tells so to those who pull, whether its answer has begun or not, and the
-// log has no failure.
+// TestPullsEndWithTheServer: a stopping server tells clients that pull, before or during its answer, and logs no
+// failure.
 func TestPullsEndWithTheServer(t *testing.T) {
 	asked := make(chan bool, 1)
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// notices are lines that the user is told.
+// notices are lines for the user.
 type notices struct {
 	mu    sync.Mutex
 	lines []string
@@ -41,8 +41,8 @@ func (y *notices) count(text string) (n int) {
 	return n
 }
 
-// TestFileChanges: a request whose experts the disk does not give is answered by an error that says so, and later ones
-// are answered as before once the file has them again; from a file that was replaced the server goes on reading.
+// TestFileChanges: a request fails with an error if the disk does not give its experts. Later requests succeed once the
+// file has them again. The server continues to read a file that was replaced.
 func TestFileChanges(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is in use cannot change there")

@@ -28,8 +28,8 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, err
 })
 
-// heldToDocument returns next with all requests that it grants and all answers held to the document. What is compared
-// is what clients see.
+// heldToDocument returns next with a check of accepted requests and all answers against the document, as clients see
+// them.
 func heldToDocument(t testing.TB, next http.Handler) http.Handler {
 	doc, err := document()
 	if err != nil {
@@ -124,7 +124,7 @@ func routeOf(doc *openapi3.T, pattern string) *routers.Route {
 	return nil
 }
 
-// TestDocument: the document that is served has all routes of the server and no others.
+// TestDocument: the served document has exactly the server's routes.
 func TestDocument(t *testing.T) {
 	l := start(t, nil)
 	metrics.Refuse(l.s)

@@ -34,8 +34,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// seeing has a server's model see: a small random one with the embedded model's tokens, and Gemma 3's tower of the same
-// width, which makes pictureRows rows of a picture.
+// seeing gives a server a model that sees: a small random one with the embedded model's tokens, and Gemma 3's tower of
+// the same width, which makes pictureRows rows of a picture.
 func seeing(t testing.TB) func(*choices) {
 	t.Helper()
 	embedded, err := gguf.Parse(demo.Name, demo.Model())
@@ -214,8 +214,8 @@ var pictureRequests = []struct {
 	},
 }
 
-// TestPictures: pictures come to the model in the place where the client put them, and their rows count as tokens of the
-// prompt, also for the routes that only count.
+// TestPictures: pictures reach the model in the client's place, and their rows count as tokens of the prompt, also on
+// routes that only count.
 func TestPictures(t *testing.T) {
 	l := start(t, seeing(t))
 	picture := pngOf(t, color.RGBA{200, 30, 30, 255})
@@ -254,8 +254,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestPictureProgress: a client that asks for a prompt's progress is told how far the tower is with its pictures, before
-// anything of the prompt is read.
+// TestPictureProgress: a client that asks for a prompt's progress also gets the tower's, before that of the prompt.
 func TestPictureProgress(t *testing.T) {
 	l := start(t, seeing(t))
 	body := `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,{PNG}"}},{"type":"text","text":"What is this?"}]}],"max_tokens":2,"stream":true,"return_progress":true}`
@@ -281,7 +280,7 @@ func TestPictureProgress(t *testing.T) {
 	}
 }
 
-// TestPicturesRefused: what is no picture, or may not be shown, is refused with 400 and a sentence.
+// TestPicturesRefused: invalid or forbidden pictures are refused with 400 and a sentence.
 func TestPicturesRefused(t *testing.T) {
 	l := start(t, seeing(t))
 	for source, want := range map[string]string{
@@ -308,7 +307,7 @@ func TestPicturesRefused(t *testing.T) {
 	}
 }
 
-// TestSeesInLists: lists and properties say of a model whether it sees, as each API's clients expect it.
+// TestSeesInLists: lists and properties say whether a model sees, as each API's clients expect.
 func TestSeesInLists(t *testing.T) {
 	for _, sees := range []bool{false, true} {
 		l := start(t, func(o *choices) {
@@ -344,8 +343,8 @@ func TestSeesInLists(t *testing.T) {
 	}
 }
 
-// TestBlindModels: a model without a tower is shown no picture, which all routes say before they read it. What a tool
-// gave back is told in words.
+// TestBlindModels: without a tower all routes refuse pictures before they read them. A tool's pictures are described in
+// words.
 func TestBlindModels(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 1024 })
 	l.says.text("a king")
@@ -389,8 +388,7 @@ func TestPicturesDecoded(t *testing.T) {
 	}
 }
 
-// TestDamagedPictures: 2,000 damaged files, through all routes, are answered by 400 or 200, in time, and without
-// memory that stays reserved.
+// TestDamagedPictures: 2,000 damaged files on all routes get 400 or 200, in time, and all memory is freed.
 func TestDamagedPictures(t *testing.T) {
 	l := start(t, seeing(t))
 	l.says.text("a king")
@@ -454,8 +452,8 @@ func fileOf(t testing.TB) [][]byte {
 	return files
 }
 
-// TestPicturesWithinMemory: what a picture takes is reserved before it is decoded, and a request for too much is refused
-// with what to do.
+// TestPicturesWithinMemory: a picture's memory is reserved before it is decoded, and a request for too much is refused
+// with advice.
 func TestPicturesWithinMemory(t *testing.T) {
 	l := start(t, func(o *choices) {
 		seeing(t)(o)
@@ -484,8 +482,8 @@ func TestPicturesWithinMemory(t *testing.T) {
 	eventually(t, "all memory was given back", func() bool { return l.s.TakenMemory() == 0 })
 }
 
-// TestPicturesInTurns: a second turn finds the first one's picture in the cache; another picture of the same size is not
-// taken for it.
+// TestPicturesInTurns: a second turn finds the first one's picture in the cache; another picture of the same size does
+// not match it.
 func TestPicturesInTurns(t *testing.T) {
 	l := start(t, seeing(t))
 	l.says.text("a king")
@@ -504,8 +502,8 @@ func TestPicturesInTurns(t *testing.T) {
 	}
 }
 
-// TestOllamaContextWithPictures: a text goes on after tokens of an earlier one with a picture behind them, and tokens
-// that hold a picture are not offered to go on with.
+// TestOllamaContextWithPictures: a text continues after tokens of an earlier text and a picture, and tokens with a
+// picture are not offered for continuing.
 func TestOllamaContextWithPictures(t *testing.T) {
 	l := start(t, seeing(t))
 	l.says.text("a king")
@@ -519,8 +517,8 @@ func TestOllamaContextWithPictures(t *testing.T) {
 	}
 }
 
-// TestAlteredPictureRequests: a picture's request in which a value is another or gone is refused, or granted as the API's
-// document has it; nothing is answered by a 5xx.
+// TestAlteredPictureRequests: a picture's request with an altered or missing value is refused, or accepted according to
+// the API's document; no answer is a 5xx.
 func TestAlteredPictureRequests(t *testing.T) {
 	l := start(t, seeing(t))
 	l.says.text("a king")
@@ -538,7 +536,7 @@ func TestAlteredPictureRequests(t *testing.T) {
 	}
 }
 
-// TestPicturesLeftOut: where a conversation is too long, the oldest messages go with their pictures.
+// TestPicturesLeftOut: if a conversation is too long, the oldest messages are dropped with their pictures.
 func TestPicturesLeftOut(t *testing.T) {
 	l := start(t, func(o *choices) {
 		seeing(t)(o)
@@ -558,8 +556,8 @@ func TestPicturesLeftOut(t *testing.T) {
 	}
 }
 
-// TestPictureLargerThanAStep: a picture that the model can only see as a whole, and that is too large for a step, is the
-// request's fault, and the answer says what to change.
+// TestPictureLargerThanAStep: a picture that must be seen as a whole and is too large for a step is the request's
+// error, with advice.
 func TestPictureLargerThanAStep(t *testing.T) {
 	l := start(t, func(o *choices) {
 		seeing(t)(o)

@@ -16,8 +16,8 @@ func InputTokens(n int) any {
 }
 
 // ReadPrompts reads the prompts of a completion: one or a list. A prompt is a text, an object with a text as
-// prompt_string and the pictures of its marks as multimodal_data, or a list of tokens and texts; a list without any token
-// is one of prompts.
+// prompt_string and the pictures of its marks as multimodal_data, or a list of tokens and texts. A list without tokens
+// is a list of prompts.
 func (m *Model) ReadPrompts(f *Fields) []*Prompt {
 	raw := f.Raw("prompt")
 	if raw == nil {

@@ -102,7 +102,7 @@ func (r *Record) end(end *engine.Result) *Ending {
 	}
 }
 
-// Settings returns how a text is drawn, and which guesses of its tokens are checked, under the names of request fields.
+// Settings returns a text's settings of sampling and drafting, under the names of request fields.
 func (m *Model) Settings(g *Generation) map[string]any {
 	o := &g.Sampling
 	most, fewest, least := m.Engine.DraftsOf(&g.Request)

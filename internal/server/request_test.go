@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestContextShift: a text goes on beyond the context where that is asked for, and ends there where not.
+// TestContextShift: a text continues beyond the context only on request.
 func TestContextShift(t *testing.T) {
 	const body = `{"prompt":"Once upon a time","n_predict":700,"ignore_eos":true,"n_keep":4,"n_discard":300}`
 	l := start(t, func(o *choices) { o.model.Shift = true })
@@ -25,7 +25,7 @@ func TestContextShift(t *testing.T) {
 	}
 }
 
-// TestLimits: lines that are not indented enough, and time, end a text; streamed it is the same.
+// TestLimits: too little indentation, and time, end a text, with the same result in a stream.
 func TestLimits(t *testing.T) {
 	l := start(t, nil)
 	grammar, _ := json.Marshal("root ::= \"a\\n  b\\n\\tc d\\n\\n e\\n\"")
@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongLists: lists of which every token would pay for each element are bounded.
+// TestLongLists: lists are limited if every token would take time for each element.
 func TestLongLists(t *testing.T) {
 	l := start(t, nil)
 	for field, value := range map[string]string{
@@ -70,7 +70,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestBiasOfNumbers: a token may be written as any JSON number that is whole, and as no other.
+// TestBiasOfNumbers: a token may be any JSON number that is an integer.
 func TestBiasOfNumbers(t *testing.T) {
 	l := start(t, nil)
 	const rest = `,"prompt":"Once upon a","n_predict":1,"temperature":0,"return_tokens":true}`
@@ -82,7 +82,7 @@ func TestBiasOfNumbers(t *testing.T) {
 	}
 }
 
-// TestSeveralPrompts: each is answered as alone, in both forms of the API, and echo begins with the prompt.
+// TestSeveralPrompts: each prompt is answered as alone, in both forms of the API, and echo begins with the prompt.
 func TestSeveralPrompts(t *testing.T) {
 	l := start(t, nil)
 	const rest = `,"n_predict":6,"temperature":0,"cache_prompt":false`
@@ -120,7 +120,7 @@ func TestSeveralPrompts(t *testing.T) {
 	}
 }
 
-// TestChances: probabilities behind the samplers add up to 1 where all that are left are told, and those before do not.
+// TestChances: probabilities after the samplers add up to 1 if all remaining tokens are listed; those before do not.
 func TestChances(t *testing.T) {
 	l := start(t, nil)
 	doc := l.good("/completion", `{"prompt":"Once upon a","n_predict":4,"n_probs":9,"top_k":3,"top_p":0.2,"min_p":0,"min_keep":2,"temperature":1,"post_sampling_probs":true}`)
@@ -131,13 +131,13 @@ func TestChances(t *testing.T) {
 			sum += at(t, c, "prob").(float64)
 			own = own || at(t, c, "id") == at(t, p, "id") && at(t, c, "prob") == at(t, p, "prob")
 		}
-		if len(top) != 2 || math.Abs(sum-1) > 1e-6 || !own { // top_p alone would mostly leave one
+		if len(top) != 2 || math.Abs(sum-1) > 1e-6 || !own { // top_p alone would usually leave one
 			t.Errorf("of the two tokens kept: %v", p)
 		}
 	}
 }
 
-// TestTimingsPerToken: they are with each token and each report of a prompt's progress, and grow.
+// TestTimingsPerToken: timings come with each token and each report of a prompt's progress, and grow.
 func TestTimingsPerToken(t *testing.T) {
 	l := start(t, nil)
 	for path, body := range map[string]string{
@@ -169,8 +169,8 @@ func TestTimingsPerToken(t *testing.T) {
 // compilation included.
 const compileBound = time.Second
 
-// TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they
-// compile.
+// TestLargeSchemas: a schema of 100 kB and forty tools are accepted within a second, and the second time faster than
+// they compile.
 func TestLargeSchemas(t *testing.T) {
 	l := start(t, nil)
 	var properties, tools []string
@@ -191,7 +191,7 @@ func TestLargeSchemas(t *testing.T) {
 			t.Errorf("%s took %v", name, took)
 		}
 	}
-	// forty tools do not fit in the embedded model's context: they are refused by that, behind the compilation
+	// forty tools do not fit into the embedded model's context, which is an error after the compilation
 	body := `{"messages":[{"role":"user","content":"A"}],"max_tokens":1,"tool_choice":"required","tools":[` + strings.Join(tools, ",") + "]}"
 	if took := l.least(3, "/v1/chat/completions", body); took > compileBound {
 		t.Errorf("forty tools took %v", took)

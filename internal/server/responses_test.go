@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// responseTools are those of a coding agent: a function, a tool whose input is a text, and kinds that only OpenAI's
+// responseTools are those of a coding agent: a function, a tool with a text as input, and kinds that only OpenAI's
 // servers have.
 const responseTools = `"tools":[
 	{"type":"function","name":"get_weather","strict":true,"parameters":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}},
 	{"type":"custom","name":"apply_patch","description":"Patches.","format":{"type":"grammar","syntax":"lark","definition":"start: LINE"}},
 	{"type":"web_search"},{"type":"namespace","name":"x","tools":[]},{"type":"local_shell"}]`
 
-// streamResponse streams a response and holds its events to each other: it returns the last one's response and the
-// types in order, each once where it is repeated.
+// streamResponse streams a response and checks its events for consistency. It returns the last one's response and the
+// types in order, repeated ones once.
 func (l *live) streamResponse(body string) (map[string]any, string) {
 	t := l.t
 	t.Helper()
@@ -134,8 +134,8 @@ func withoutIDs(output any) string {
 	return string(text)
 }
 
-// TestResponsesConversation: a response's output is sent back as it came, with a tool's result, and so is what clients
-// leave of it.
+// TestResponsesConversation: a response's output can be sent back with a tool's result, complete or as far as clients
+// keep it.
 func TestResponsesConversation(t *testing.T) {
 	l := start(t, nil)
 	thought := at(t, l.good("/v1/responses", `{"input":"Tell","grammar":"root ::= \"<think>hm</think>so\"","include":["reasoning.encrypted_content"]}`), "output", 0).(map[string]any)
@@ -162,7 +162,7 @@ func TestResponsesConversation(t *testing.T) {
 	}
 }
 
-// TestResponsesHistory: of what other servers and the client's own tools did, the model is told in words.
+// TestResponsesHistory: the model gets a description of what other servers' and the client's own tools did.
 func TestResponsesHistory(t *testing.T) {
 	l := start(t, nil)
 	var prompt string
@@ -193,7 +193,7 @@ func TestResponsesHistory(t *testing.T) {
 	l.good("/v1/responses", `{"max_output_tokens":5,"input":[{"type":"compaction","id":"c","encrypted_content":"gAAAA"}]}`)
 }
 
-// TestNamespaces: tools of namespaces and those that an item defines are told, and called by both names.
+// TestNamespaces: the model sees tools of namespaces and those that an item defines, and can call them by both names.
 func TestNamespaces(t *testing.T) {
 	l := start(t, nil)
 	const space = `{"type":"namespace","name":"mcp__weather","tools":[{"type":"function","name":"get_forecast","parameters":{"type":"object","properties":{"town":{"enum":["Graz"]}},"required":["town"]}}]}`
@@ -230,7 +230,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestResponsesTruncation: the oldest turns are left out where asked, and the instructions and the last turn stay.
+// TestResponsesTruncation: the oldest turns are left out on request, and the instructions and the last turn stay.
 func TestResponsesTruncation(t *testing.T) {
 	l := start(t, nil)
 	var turns []string
@@ -278,8 +278,7 @@ func TestResponsesRefusals(t *testing.T) {
 	}
 }
 
-// TestResponsesFormatWithTools: where tools may be called and texts have a schema, an answer is either a call or such a
-// text.
+// TestResponsesFormatWithTools: with tools and a schema for texts, an answer is either a call or a text of the schema.
 func TestResponsesFormatWithTools(t *testing.T) {
 	l := start(t, nil)
 	const format = `"text":{"format":{"type":"json_schema","name":"sum","schema":{"type":"object","properties":{"sum":{"type":"integer","minimum":0,"maximum":99}},"required":["sum"],"additionalProperties":false}}}`

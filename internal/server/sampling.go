@@ -72,7 +72,7 @@ func readUnusedNumber(f *Fields, name string, least int) {
 	}
 }
 
-// readLimits reads where texts end early, where they go on, and which slot is wished for.
+// readLimits reads where texts end early or shift, and the requested slot.
 func (m *Model) readLimits(f *Fields, g *Generation) {
 	ms, slot, keep, discard := 0, AnySlot, m.Keep, 0
 	f.Read("t_max_predict_ms", &ms)
@@ -100,7 +100,7 @@ func (m *Model) readLimits(f *Fields, g *Generation) {
 	}
 }
 
-// readDrafts reads which guesses of tokens are checked. What a request does not say is as the server was started.
+// readDrafts reads the settings of drafting. The server's options are the defaults.
 func readDrafts(f *Fields, g *Generation) {
 	most, least := 0, float32(0)
 	if f.Read("speculative.n_max", &most) {
@@ -216,7 +216,7 @@ const (
 	triggerWord  = 1
 )
 
-// readTriggers returns where a grammar begins that does not hold from the text's beginning, nil where it does.
+// readTriggers returns the triggers of a lazy grammar, or nil.
 func readTriggers(f *Fields) *grammar.Triggers {
 	var lazy bool
 	var all []struct {

@@ -20,7 +20,7 @@ type script struct {
 	tok *tokenizer.Tokenizer
 	m   *server.Model
 	mu  sync.Mutex
-	say func(prompt string) string // nil: what the model says by itself
+	say func(prompt string) string // nil: the model itself decides
 }
 
 // answer lets say answer the next requests; it is given their prompts.
@@ -47,7 +47,7 @@ func (s *script) hold(g *server.Generation, c sample.Constraint) sample.Constrai
 	return &scripted{inner: c, tokens: append(s.tokensOf(text), s.tok.EOS())}
 }
 
-// tokensOf returns tokens of exactly that text, also where the tokenizer would put a space before it.
+// tokensOf returns tokens of exactly this text, without a space that the tokenizer might add.
 func (s *script) tokensOf(text string) []int32 {
 	ids := s.tok.Encode("\n"+text, false, true)
 	for i := range ids {

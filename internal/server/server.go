@@ -22,7 +22,7 @@ const (
 	idleTimeout   = 2 * time.Minute
 	usualTimeout  = 30 * time.Second
 	usualGrace    = 30 * time.Second
-	lastTime      = 2 * time.Second // the end of Options.Grace, in which clients are told that their requests were cut
+	lastTime      = 2 * time.Second // the end of Options.Grace, in which clients learn that their requests were cut
 	maxStreams    = 100             // concurrent requests of an HTTP/2 connection
 )
 
@@ -36,7 +36,7 @@ type Options struct {
 	Local   bool          // only programs of this machine reach the server
 	Timeout time.Duration // how long a client may send nothing of a request, or read nothing of its answer; 0: 30 s
 	Log     *slog.Logger
-	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and passes on the rest; nil: there is no page
+	Page    func(next http.Handler) http.Handler // serves the page, which browsers load without a key, and forwards other requests; nil: there is no page
 	Meter   Meter                                // nil: nothing is counted
 	Fetches bool                                 // /api/pull downloads models
 	Known   []Published                          // models that it can download, for users to choose from
@@ -60,7 +60,7 @@ type Published struct {
 
 // A Router is a server of several models, as llama-server calls it.
 type Router struct {
-	Most     int  // models that are loaded at a time; 0: as many as fit
+	Most     int  // models loaded at a time; 0: as many as fit
 	Autoload bool // a request loads the model that it names
 }
 
@@ -118,8 +118,8 @@ func (s *Server) UntilStop(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// Serve answers requests that come in at l until ctx ends. Then it returns within Options.Grace, whatever clients do.
-// Running requests may finish until lastTime before that; the others are cut, and their clients are told.
+// Serve answers requests at l until ctx ends. Then it returns within Options.Grace, whatever clients do. Running
+// requests may finish until lastTime before that; the others are cut, and their clients are told.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

@@ -185,7 +185,7 @@ func (l *live) good(path, body string) map[string]any {
 	return doc
 }
 
-// at returns what lies in doc at a path of keys and indices.
+// at returns the value in doc at a path of keys and indices.
 func at(t testing.TB, doc any, path ...any) any {
 	t.Helper()
 	for _, p := range path {
@@ -230,7 +230,7 @@ func events(t testing.TB, body io.Reader) (docs []map[string]any, last string) {
 	return docs, last
 }
 
-// eventually waits until what is true.
+// eventually waits until is returns true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	testenv.Eventually(t, what, is)
@@ -327,7 +327,8 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// TestClientsThatGo: their requests end, and one that needs the whole cache finds it free; no goroutine is left.
+// TestClientsThatGo: requests of clients that disconnect end, and one that needs the whole cache finds it free. No
+// goroutine remains.
 func TestClientsThatGo(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("server", func(t *testing.T) {
@@ -356,7 +357,7 @@ func TestClientsThatGo(t *testing.T) {
 	eventually(t, "the goroutines ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestGracefulStop: the answer that runs goes on to its end, and the log has no prompt.
+// TestGracefulStop: the running answer is completed, and the log has no prompt.
 func TestGracefulStop(t *testing.T) {
 	l := start(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

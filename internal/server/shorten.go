@@ -17,7 +17,7 @@ func (m *Model) Shorten(ctx context.Context, c *Conversation) error {
 	if first < 0 {
 		return nil
 	}
-	var cuts []int // where what is kept may begin
+	var cuts []int // where the kept part may begin
 	for i := first; i < len(all); i++ {
 		if all[i].Role != "tool" {
 			cuts = append(cuts, i)

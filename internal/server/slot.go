@@ -31,7 +31,7 @@ type Slot struct {
 type slots struct {
 	mu      sync.Mutex
 	all     []Slot
-	free    []int   // the one that is free for longest first
+	free    []int   // the slot that is free for longest first
 	waiting []*wish // oldest first
 	tasks   int
 }
@@ -50,8 +50,7 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// take waits for a slot: the one that is asked for or, if that is AnySlot, the one that is free for longest. give must
-// follow.
+// take waits for the requested slot or, if that is AnySlot, for the slot that is free for longest. give must follow.
 func (s *slots) take(ctx context.Context, slot int) (int, error) {
 	s.mu.Lock()
 	if at := slices.IndexFunc(s.free, func(i int) bool { return slot == AnySlot || slot == i }); at >= 0 {
@@ -162,7 +161,7 @@ func (m *Model) RestoreSlot(ctx context.Context, slot int, name string) (s engin
 	return s, err
 }
 
-// EraseSlot forgets the last text of a slot, and its keys and values but for those that other texts share. It returns
+// EraseSlot removes the last text of a slot, and its keys and values except those that other texts share. It returns
 // how many tokens it had.
 func (m *Model) EraseSlot(ctx context.Context, slot int) (n int, err error) {
 	err = m.withSlot(ctx, slot, "erased", func(string) error {

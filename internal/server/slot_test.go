@@ -22,7 +22,7 @@ func (l *live) tale(slot int) (text string, evaluated int) {
 	return at(l.t, doc, "content").(string), int(at(l.t, doc, "timings", "prompt_n").(float64))
 }
 
-// TestSlots: what was saved of a slot serves another process' requests, and what is erased is evaluated again.
+// TestSlots: a saved slot serves another process' requests, and an erased one is evaluated again.
 func TestSlots(t *testing.T) {
 	folder := t.TempDir()
 	with := func(c *choices) { c.model.SlotPath = folder }
@@ -53,7 +53,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsKeep: a slot is saved over another saved slot or an empty file, and over nothing else.
+// TestSlotsKeep: saving a slot replaces another saved slot or an empty file, and nothing else.
 func TestSlotsKeep(t *testing.T) {
 	folder, far := t.TempDir(), filepath.Join(t.TempDir(), "far.bin")
 	l := start(t, func(c *choices) { c.model.SlotPath = folder })
@@ -89,7 +89,7 @@ func TestSlotsKeep(t *testing.T) {
 	}
 }
 
-// TestSlotsRefuse: names are no paths, and files of others no slots.
+// TestSlotsRefuse: names cannot be paths, and foreign files are not slots.
 func TestSlotsRefuse(t *testing.T) {
 	folder := t.TempDir()
 	l := start(t, func(c *choices) { c.model.SlotPath = folder })
@@ -127,8 +127,7 @@ func TestSlotsRefuse(t *testing.T) {
 	}
 }
 
-// TestSlotAskedFor: a request that wants a busy slot waits for it though another is free, and goes away when its client
-// does.
+// TestSlotAskedFor: a request for a busy slot waits for it although another is free, and ends when its client leaves.
 func TestSlotAskedFor(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = endless })
 	ctx, stop := context.WithCancel(t.Context())

@@ -88,7 +88,7 @@ func median(values []int) int {
 	return sorted[len(sorted)/2]
 }
 
-// soaked is a server as a process of its own.
+// soaked is a server in its own process.
 type soaked struct {
 	address string
 	pid     int
@@ -197,7 +197,7 @@ func (c *soakClient) request() (path string, body map[string]any) {
 
 func (c *soakClient) word() string { return fmt.Sprintf("w%x", c.r.Uint32()) }
 
-// object returns the schema of an object with properties of all kinds, some of which are too large.
+// object returns the schema of an object with properties of all kinds; some are too large.
 func (c *soakClient) object(depth int) map[string]any {
 	properties := map[string]any{}
 	var names []string

@@ -14,21 +14,21 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
 )
 
-// guessing has the engine guess at most 8 tokens at a time. All its steps take as long, so that guesses always pay.
+// guessing makes the engine draft at most 8 tokens at a time. All its steps take the same time, so drafts always pay
+// off.
 func guessing(o *engine.Options) {
 	var now atomic.Int64 // ms
 	o.Drafts.Most, o.Clock = 8, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 }
 
-// TestDraftFields: a request says how many tokens are guessed, as far as the server guesses, and its text stays the
-// same.
+// TestDraftFields: a request limits the drafted tokens, up to the server's limit, and its text stays the same.
 func TestDraftFields(t *testing.T) {
 	grammar, _ := json.Marshal(`root ::= ("the cat and the dog saw the old fox. "){20}`) // what comes next stood before
 	prompt := fmt.Sprintf(`{"prompt":"Once","n_predict":120,"temperature":0,"grammar":%s`, grammar)
 	want := start(t, nil).good("/completion", prompt+"}")["content"]
 	for _, c := range []struct {
 		fields string
-		// Of a step that checks guesses, at least and at most so many; 0: nothing is guessed.
+		// Least and most drafts that a step checks; 0: nothing is drafted.
 		fewest, most int
 		told         int // of the settings: n_min
 	}{
@@ -61,7 +61,7 @@ func TestDraftFields(t *testing.T) {
 	}
 }
 
-// TestDraftChance: a request says from which probability on guesses of the model itself are checked.
+// TestDraftChance: a request sets the least probability of drafts by the model itself.
 func TestDraftChance(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.engine = func(o *engine.Options) {

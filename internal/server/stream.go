@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// encoded returns v as JSON, with < and > as they are. What is encoded is the server's own, so that it cannot fail.
+// encoded returns v as JSON, with unescaped < and >. v is the server's own, so encoding cannot fail.
 func encoded(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -35,7 +35,7 @@ func NewEventStream(w http.ResponseWriter) *EventStream {
 	return &EventStream{pieces{w: w, control: http.NewResponseController(w), kind: "text/event-stream"}}
 }
 
-// A LineStream answers with JSON documents, each on a line of its own.
+// LineStream answers with JSON documents, one per line.
 type LineStream struct{ pieces }
 
 // NewLineStream returns a stream as NewEventStream does.
@@ -65,7 +65,7 @@ func (e *EventStream) Done() error { return e.write([]byte("data: [DONE]\n\n")) 
 // Begun reports whether something was sent, so that an error can no longer be told by the status.
 func (p *pieces) Begun() bool { return p.begun }
 
-// Told returns err as the client is told it in the stream.
+// Told returns err in the stream's form for clients.
 func (p *pieces) Told(err error) *Error {
 	noteError(p.w, err)
 	return errorOf(err)

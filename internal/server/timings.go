@@ -26,8 +26,8 @@ type Timings struct {
 	ExpertsGPUN int64 `json:"experts_gpu_n,omitempty"`
 	ExpertsRAMN int64 `json:"experts_ram_n,omitempty"`
 
-	// Uses of experts or neurons on disk, while the text was generated, also for other texts: those that were in RAM,
-	// those that were read ahead, and the others; bytes read; time that steps waited. These fields are our own.
+	// Uses of experts or neurons on disk while the text was generated, also by other texts: in RAM, read ahead, and the
+	// others. Then the bytes read, and the time that steps waited. These fields are our own.
 	UnitsRAMN   int64   `json:"units_ram_n,omitempty"`
 	UnitsAheadN int64   `json:"units_ahead_n,omitempty"`
 	UnitsDiskN  int64   `json:"units_disk_n,omitempty"`

@@ -11,7 +11,7 @@ import (
 )
 
 // told returns an error's text for clients. It shows only the last part of each path, so that clients do not learn the
-// folders of the server's machine. The log has the whole text, see noteError.
+// machine's folders. The log has the whole text, see noteError.
 func told(err error) string {
 	text := err.Error()
 	for _, path := range pathsOf(err) {
@@ -22,7 +22,7 @@ func told(err error) string {
 	return withoutFolders(text, false)
 }
 
-// toldOfMachine is told for errors that contain nothing that a client sent, so that whatever looks like a relative path
+// toldOfMachine is told for errors without anything from a client, so that everything that looks like a relative path
 // is one.
 func toldOfMachine(err error) string { return withoutFolders(told(err), true) }
 
@@ -80,7 +80,7 @@ func withoutFolders(text string, relative bool) string {
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(text[i:])
-		b.WriteString(text[i : i+n]) // as it is, also where it is no UTF-8
+		b.WriteString(text[i : i+n]) // unchanged, even if it is not UTF-8
 		before = r
 		i += n
 	}

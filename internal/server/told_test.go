@@ -42,7 +42,7 @@ func TestWithoutFolders(t *testing.T) {
 		"file:///home/jane/x.gguf":                      "x.gguf",
 		"/home/jane/":                                   "jane",
 		"/home/jane/é.gguf: \xff":                       "é.gguf: \xff",
-		// What is no path stays.
+		// Text that is not a path stays.
 		"https://huggingface.co/api/models/x answers 500": "https://huggingface.co/api/models/x answers 500",
 		"http://127.0.0.1:8080/x: refused":                "http://127.0.0.1:8080/x: refused",
 		"#/properties/a: a schema belongs here":           "#/properties/a: a schema belongs here",
@@ -88,7 +88,7 @@ func leaks() []error {
 	}
 }
 
-// failing are models of which nothing works.
+// failing are models with methods that fail.
 type failing struct {
 	server.Models
 	err error
@@ -105,7 +105,7 @@ func (f failing) List() []server.Listed {
 	return []server.Listed{{Name: "tales", Path: "/srv/" + secret + "/tales.gguf", State: server.Failed, Err: f.err}}
 }
 
-// TestErrorsNameNoFolder: whatever fails, in whatever route and form, clients learn no folder, and the log has it.
+// TestErrorsNameNoFolder: whatever fails, on every route and in every form, clients see no folder, and the log has it.
 func TestErrorsNameNoFolder(t *testing.T) {
 	l := start(t, func(o *choices) { o.Local = true })
 	models := l.s.Models
@@ -138,7 +138,7 @@ func TestErrorsNameNoFolder(t *testing.T) {
 	}
 }
 
-// TestStreamsNameNoFolder: nor do errors of answers that have begun.
+// TestStreamsNameNoFolder is TestErrorsNameNoFolder for answers that have begun.
 func TestStreamsNameNoFolder(t *testing.T) {
 	for _, err := range leaks() {
 		w := httptest.NewRecorder()
@@ -205,8 +205,8 @@ func TestHubNamesNoFolder(t *testing.T) {
 	}
 }
 
-// TestErrorsAreTold: the packages of the server hand errors on as values, which are told without folders; only
-// error.go and told.go make texts of them.
+// TestErrorsAreTold: the server's packages return errors as values, which are sent without folders; only error.go and
+// told.go make texts of them.
 func TestErrorsAreTold(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -249,7 +249,7 @@ func TestErrorsAreTold(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheHub: an error that is of two kinds is told the same way each time.
+// TestErrorsOfTheHub: an error of two kinds always gives the same answer.
 func TestErrorsOfTheHub(t *testing.T) {
 	for range 50 {
 		for _, k := range []struct {

@@ -29,7 +29,7 @@ type web struct {
 	reach   func(netip.Addr) bool // reports whether an address may be dialled
 }
 
-// newWeb returns what fetches from the given domains; none are allowed where there are none.
+// newWeb returns a fetcher for the given domains; without any it fetches nothing.
 func newWeb(domains []string) *web {
 	w := &web{reach: isPublic}
 	for _, d := range domains {
@@ -103,7 +103,7 @@ func (w *web) allowed(u *url.URL) error {
 	return &forbidden{host}
 }
 
-// errAddress refuses what is no address of a picture.
+// errAddress refuses text that is not the address of a picture.
 var errAddress = errors.New("it is no address of the kind https://host/path")
 
 // forbidden says that pictures may not come from a host.

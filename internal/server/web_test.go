@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestWeb: pictures are fetched from hosts that the user names, and from no other, whatever they redirect to.
+// TestWeb: pictures are fetched only from hosts that the user names, whatever they redirect to.
 func TestWeb(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// TestMediaDomains: a domain stands for its host, and one with an asterisk for all below it.
+// TestMediaDomains: a domain means its host, and with an asterisk all hosts below it.
 func TestMediaDomains(t *testing.T) {
 	w := newWeb([]string{"a.org", "*.B.org"})
 	for address, allowed := range map[string]bool{
@@ -91,7 +91,7 @@ func TestMediaDomains(t *testing.T) {
 	}
 }
 
-// TestPublic: addresses that stand for this machine or its network, in whatever form, are none of the public network.
+// TestPublic: addresses of this machine or its network, in any form, are not public.
 func TestPublic(t *testing.T) {
 	for address, want := range map[string]bool{
 		"8.8.8.8": true, "2606:4700::1111": true, "93.184.216.34": true,

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// A model's own context is used where memory has room for it, and is cut where it has not; what a user asks for stays.
+// TestContextFitsMemory: the context is the model's own if memory has room for it, and is cut otherwise. A context that
+// the user asks for stays.
 func TestContextFitsMemory(t *testing.T) {
 	const huge = 1 << 30 // tokens: some terabytes of keys and values
 	for _, c := range []struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// FileSampling returns how f's publisher advises to choose tokens: the defaults, with what the keys general.sampling.*
-// say instead, for a context of so many tokens. said names what they say, as in "temp 0.6". notes has a line for each
-// key that cannot be used.
+// FileSampling returns the sampling that f's publisher recommends: the defaults with the values of the keys
+// general.sampling.*, for a context of this many tokens. said lists these values, as in "temp 0.6". notes has a line
+// for each key that cannot be used.
 func FileSampling(f *gguf.File, context int) (o sample.Options, said, notes []string) {
 	o = sample.DefaultOptions()
 	read := func(name string, set func(o *sample.Options, key string) error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestFileSampling: a file's advice takes the place of defaults, key by key and in any numeric type; what cannot be used
-// is said.
+// TestFileSampling: a file's values replace the defaults, key by key and in any numeric type. Unusable values give
+// notes.
 func TestFileSampling(t *testing.T) {
 	read := func(keys map[string]any) (sample.Options, []string, []string) {
 		f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})

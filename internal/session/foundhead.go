@@ -89,16 +89,17 @@ func (s *Session) findHead(o *Options) error {
 func (o *Options) planWithHead(ctx context.Context, f *gguf.File, found bool, room engine.Room) (p *planner.Planner, cut, with int, err error) {
 	without := *o
 	p, cut, err = o.planFitting(ctx, f, room)
-	if err != nil || cut == 0 || !found {
-		return p, cut, 0, err
+	if err == nil && cut > 0 && found {
+		without.Engine.Head = nil
+		q, less, failed := without.planFitting(ctx, f, room)
+		if err = failed; err == nil && (less == 0 || less > cut) {
+			*o, p, cut, with = without, q, less, cut
+		}
 	}
-	without.Engine.Head = nil
-	q, less, err := without.planFitting(ctx, f, room)
-	if err != nil || less != 0 && less <= cut {
-		return p, cut, 0, err
+	if err == nil {
+		p, err = o.planLongSteps(ctx, f, p, room)
 	}
-	*o = without
-	return q, less, cut, nil
+	return p, cut, with, err
 }
 
 // dropHead leaves out the head that was found, and says why.

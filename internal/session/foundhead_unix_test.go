@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestHeadUnreadable: a draft head beside the model that fits, and cannot be read while it is loaded, is left out with a
-// line. A named one ends with an error.
+// TestHeadUnreadable: a fitting draft head next to the model that cannot be read is left out with a line. A named one
+// is an error.
 func TestHeadUnreadable(t *testing.T) {
 	f := made(t, synthtest.File(t, synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Activation: "silu", Seed: 9}))
 	whole := synthtest.Eagle3(t, f, synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Seed: 1})

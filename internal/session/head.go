@@ -61,7 +61,7 @@ func (d *Draft) wants(f *gguf.File) error {
 	return err
 }
 
-// noGPU is Draft.Devices for the processor alone.
+// noGPU is Draft.Devices for the CPU alone.
 const noGPU = "none"
 
 // closeHead closes the head's file, if there is one.

@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestHeadNamed: Draft.Path takes a draft head, which options may demand to be of a kind. One that does not fit, of
-// another kind or for a GPU of its own is refused.
+// TestHeadNamed: Draft.Path takes a draft head; options may demand a kind. A head that does not fit, of another kind or
+// for its own GPU is refused.
 func TestHeadNamed(t *testing.T) {
 	spec := synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Activation: "silu", Seed: 9}
 	f := made(t, synthtest.File(t, spec))

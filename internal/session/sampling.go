@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Breakers returns a function that makes DRY's sequence breakers for a model with so many outputs, of which the first
-// are tok's tokens.
+// Breakers returns a function that makes DRY's sequence breakers for a model with this many outputs; the first are
+// tok's tokens.
 func Breakers(tok *tokenizer.Tokenizer, outputs int) func(texts []string) *sample.Breakers {
 	return func(texts []string) *sample.Breakers {
 		return sample.NewBreakers(texts, outputs, func(id int32) []byte {

@@ -135,19 +135,27 @@ func (s *Session) openEngine(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Planner, err = o.planLongSteps(s.File, s.Planner, func(long *Options) (*planner.Planner, error) { return long.plan(ctx, s.File) }); err != nil {
-		return err
-	}
 	if cut > 0 && o.Planner.Notice != nil {
 		o.Planner.Notice(fmt.Sprintf("the context has %d tokens, fewer than the model's own, because memory has no room for more", cut))
 	}
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
 	o.Engine.Disk = planner.SpeedsOf(s.File.Path)
 	if o.Expect != nil {
-		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
+		o.Engine.Expect = func(m engine.Memory) { o.Expect(s.withBeside(m), s.Planner.Rate()) }
 	}
 	s.Engine, err = engine.Open(ctx, s.File, o.Engine)
 	return err
+}
+
+// withBeside returns m with what was opened before the model.
+func (s *Session) withBeside(m engine.Memory) engine.Memory {
+	m.Beside = s.beside.RAM
+	m.Need += s.beside.RAM
+	m.OnGPUs += s.beside.GPU
+	if m.Available > 0 {
+		m.Available += s.beside.RAM
+	}
+	return m
 }
 
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
@@ -239,7 +247,7 @@ func Plan(ctx context.Context, f *gguf.File, o Options) (*planner.Planner, error
 	if err != nil {
 		return nil, err
 	}
-	return o.planLongSteps(f, p, func(long *Options) (*planner.Planner, error) { return long.plan(ctx, f) })
+	return o.planLongSteps(ctx, f, p, o.Engine.Room())
 }
 
 // Need is the memory that a model takes or would take, in bytes.
@@ -423,35 +431,6 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 		Fits: func(on placement.Layout) bool { return loaded.Fits(f, on, room.Whole) },
 	}
 	return planner.New(ctx, f, *p)
-}
-
-// planLongSteps returns p, a plan of the model in f, or a new one by plan, for steps of a whole batch, which o has then. They
-// are faster where units stay on the disk. GPUs have room for them only if that is planned, and they must leave nearly as
-// much of the GPUs' memory for the model.
-func (o *Options) planLongSteps(f *gguf.File, p *planner.Planner, plan func(long *Options) (*planner.Planner, error)) (*planner.Planner, error) {
-	short, err := p.Plan()
-	if err != nil || short == nil { // the engine decides itself
-		return p, err
-	}
-	step, err := o.Engine.LongStep(f, short.Layout())
-	if err != nil || step == o.Engine.UBatch {
-		return p, err
-	}
-	with := *o
-	with.Engine.UBatch = step
-	q, err := plan(&with)
-	if err != nil {
-		return nil, err
-	}
-	long, err := q.Plan()
-	if err != nil || long == nil || long.Bytes < short.Bytes-short.Bytes/8 {
-		return p, nil
-	}
-	if again, err := o.Engine.LongStep(f, long.Layout()); err != nil || again != step {
-		return p, err
-	}
-	o.Engine.UBatch = step
-	return q, nil
 }
 
 // Close frees the model and closes its file.

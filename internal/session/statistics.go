@@ -17,10 +17,9 @@ import (
 // statistics is the setting that names a file of profile.
 const statistics setting.Setting = "--stats|Options.Statistics"
 
-// Statistics returns how often each neuron of the model in f is active, from the file that profile wrote or, for an
-// original PowerInfer file, from the folder activation beside it. It returns nil where there are none, or where the
-// model is prepared and holds its own. What the file says of a model's experts becomes part of f, in memory:
-// model.Config.Prior tells it.
+// Statistics returns how often each neuron of the model in f is active, from the file of profile or, for an original
+// PowerInfer file, from the folder activation next to it. It returns nil if there are no statistics, or if the model is
+// prepared and holds its own. Statistics of experts become part of f, in memory, for model.Config.Prior.
 func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	config, err := model.ReadConfig(f, activation)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Tower says by what pictures are shown to a model.
 type Tower struct {
-	Path        string // of the tower's file; empty: the one beside the model's, if there is one
+	Path        string // of the tower's file; empty: the one next to the model's, if there is one
 	Off         bool   // pictures are not shown
 	OnProcessor bool   // the processor computes them, although a GPU could
 	Least, Most int    // tokens of a picture, where the tower has a choice; 0: as files and families say
@@ -40,8 +40,8 @@ func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
 	return gguf.Open(path)
 }
 
-// openTower opens the tower of the model in s.File, if there is one. One that was only found beside the model and does
-// not go with it is left alone.
+// openTower opens the tower of the model in s.File, if there is one. It ignores a tower found next to the model that
+// does not fit.
 func (s *Session) openTower(ctx context.Context, o *Options) error {
 	c, err := model.ReadConfig(s.File, o.Engine.Activation)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, optio
 	return err
 }
 
-// openOn opens the tower in f on the device that open gives. It opens none where there is no device.
+// openOn opens the tower in f on the device that open returns; without a device it opens none.
 func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, error), options vision.Options) (*vision.Tower, error) {
 	dev, err := open()
 	if dev == nil || err != nil {
@@ -123,9 +123,8 @@ func (t *Tower) limits(step int) family.TowerLimits {
 	return family.TowerLimits{Least: t.Least, Most: t.Most, Step: step}
 }
 
-// NeedOfTower returns what the tower of the model in f takes; found is false where there is none. As when the model is
-// opened, one that was only found beside the model and does not go with it is left alone. step is
-// engine.Options.PictureStep.
+// NeedOfTower returns the memory of the tower of the model in f; found is false without a tower. Like openTower, it
+// ignores one next to the model that does not fit. step is engine.Options.PictureStep.
 func NeedOfTower(f *gguf.File, o *Tower, step int) (need vision.Need, found bool, err error) {
 	file, err := o.file(f)
 	if file != nil {

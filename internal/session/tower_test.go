@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// TestNeedOfTower: a tower counts where it will be: on the GPU that has room for it, else in RAM.
+// TestNeedOfTower: a tower counts where it will be: on a GPU with room for it, else in RAM.
 func TestNeedOfTower(t *testing.T) {
 	dir := t.TempDir()
 	if err := visiontest.Cases()[0].Write(dir); err != nil {
@@ -55,5 +56,17 @@ func TestNeedOfTower(t *testing.T) {
 		if [2]int64{onGPU, inRAM} != want || o.Planner.VRAM[0] != left {
 			t.Errorf("%+v: %d bytes on the GPU, whose budget is %d then, and %d in RAM", c, onGPU, o.Planner.VRAM[0], inRAM)
 		}
+	}
+}
+
+// TestWithBeside: what a model is expected to take includes what was opened before it, of what was free before that.
+func TestWithBeside(t *testing.T) {
+	s := Session{beside: Need{RAM: 300, GPU: 20}}
+	m := s.withBeside(engine.Memory{Weights: 1000, Need: 1000, Available: 5000, OnGPUs: 1})
+	if m.Need != 1300 || m.Beside != 300 || m.Available != 5300 || m.OnGPUs != 21 {
+		t.Errorf("%+v", m)
+	}
+	if m := s.withBeside(engine.Memory{}); m.Available != 0 {
+		t.Errorf("%d bytes are free, and nobody knows that", m.Available)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// TestFor: however errors are wrapped and joined, settings in them are called by the names that are asked for, and
-// causes are found.
+// TestFor: however errors are wrapped and joined, settings in them have the requested names, and causes are found.
 func TestFor(t *testing.T) {
 	inner := setting.Errorf("it is full: raise %s, or give %s, at %d: %w", setting.Context, setting.Devices.To("none"), 7, fs.ErrExist)
 	for name, c := range map[string]struct {

@@ -47,7 +47,7 @@ func (b *Budget) Within(cost Cost) Cost {
 	return cost
 }
 
-// Note adds a step: the nanoseconds that a token takes alone, and what drafts gained in it; 0 if there were none.
+// Note adds a step: the nanoseconds of a token alone, and the gain by drafts in the step; 0 without drafts.
 func (b *Budget) Note(token, gained float64) {
 	if token <= 0 {
 		return

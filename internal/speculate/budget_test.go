@@ -2,8 +2,8 @@ package speculate
 
 import "testing"
 
-// TestBudget: guesses that never come cost at most the share of the text's time and the credit at its beginning,
-// however many are worth checking by their chances; those that come are as many as there may be after a few steps.
+// TestBudget: drafts that are never right cost at most their share of the text's time and the initial credit, whatever
+// their chances promise. Right drafts reach the maximum after a few steps.
 func TestBudget(t *testing.T) {
 	const token, each, steps = 1000.0, 0.25, 4000
 	cost := Cost{Step: token}
@@ -37,7 +37,7 @@ func TestBudget(t *testing.T) {
 }
 
 // TestBudgetOfManyTexts: a step with other texts' tokens takes several times as long as one text's share of it. With
-// full credit, one guess is tried however much it costs, and guesses that are never accepted cost no more than allowed.
+// full credit, one draft is tried whatever it costs, and drafts that are never accepted cost no more than allowed.
 func TestBudgetOfManyTexts(t *testing.T) {
 	const step, others, each, steps = 4000.0, 3, 0.3, 4000
 	const token = step / (others + 1)
@@ -59,8 +59,8 @@ func TestBudgetOfManyTexts(t *testing.T) {
 	}
 }
 
-// TestCopyCostsOnce: what copying states takes is lost in the step with guesses alone, not in the one that computes
-// tokens again.
+// TestCopyCostsOnce: the time of copying states counts for the step with drafts, not for the one that computes tokens
+// again.
 func TestCopyCostsOnce(t *testing.T) {
 	const token, each, states = 1000.0, 0.1, 0.15
 	cost := Cost{Step: token, Again: true, Once: states}
@@ -69,13 +69,13 @@ func TestCopyCostsOnce(t *testing.T) {
 	}
 	var b Budget
 	b.Note(token, 0)
-	// Two guesses take 0.2 and the copy 0.15 of a step, and the token that is computed again 0.1: of half a step of
-	// credit that leaves nothing for a third.
+	// Two drafts take 0.2 and the copy 0.15 of a step, and the token that is computed again 0.1. Of half a step of
+	// credit, that leaves nothing for a third.
 	if n := len(b.Within(cost).Times) - 1; n != 2 {
 		t.Errorf("half a step pays for %d guesses, want 2", n)
 	}
-	// By their prior chance of 0.8, eight guesses and the token before them give 4.3 tokens, in 1.16 steps, a copy's
-	// 1.9 and 0.1 of tokens computed again: 1.4 times as many by time.
+	// By their prior chance of 0.8, eight drafts and the token before them give 4.3 tokens, in 1.16 steps, a copy's 1.9
+	// and 0.1 of tokens computed again: 1.4 times as many by time.
 	cost = Cost{Step: token, Again: true, Once: 1.9}
 	for n := range 9 {
 		cost.Times = append(cost.Times, 1+0.02*float64(n))
@@ -85,8 +85,7 @@ func TestCopyCostsOnce(t *testing.T) {
 	}
 }
 
-// TestFewest: where two guesses are worth most, a minimum of three checks three, as long as three are worth more than
-// none.
+// TestFewest: if two drafts are worth most, a minimum of three checks three, as long as three are worth more than none.
 func TestFewest(t *testing.T) {
 	cheap, dear := []float64{1, 1.1, 1.2, 1.6, 3}, []float64{1, 1.1, 1.2, 4, 5}
 	for _, c := range []struct {

@@ -3,9 +3,9 @@
 // does not depend on it: a drafted token counts only if the sampler chooses it.
 package speculate
 
-// Lookup drafts from the text so far: what followed the longest earlier occurrence of its end. It finds that in a
-// suffix automaton, which grows token by token (Blumer et al., The smallest automaton recognizing the subwords of a
-// text, 1985): time and memory are linear in the text. It belongs to one goroutine.
+// Lookup drafts the text that followed the longest earlier occurrence of the text's end. It finds that in a suffix
+// automaton, which grows token by token (Blumer et al., The smallest automaton recognizing the subwords of a text,
+// 1985): time and memory are linear in the text. It belongs to one goroutine.
 type Lookup struct {
 	text    []int32
 	states  []state

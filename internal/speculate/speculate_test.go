@@ -65,7 +65,7 @@ func TestDraftFollowsWhatStoodBefore(t *testing.T) {
 	}
 }
 
-// drafts returns how many guesses are made at the end of a text that repeats itself.
+// drafts returns the number of drafts at the end of a repetitive text.
 func drafts(chances *speculate.Chances, most int, cost speculate.Cost) int {
 	l := speculate.NewLookup(chances)
 	for range 8 {
@@ -103,7 +103,7 @@ func TestAsManyAsAreWorthIt(t *testing.T) {
 	if n := drafts(right, 8, costs(0, 1)); n != 0 {
 		t.Errorf("%d guesses where checking one takes as long as computing one, want 0", n)
 	}
-	// With 31 tokens besides, a tenth of one token's step more is a smaller part of what all get.
+	// With 31 other tokens, a tenth of one token's step is a smaller part of what all gain.
 	if n := drafts(right, 8, costs(31, 1./20)); n != 0 {
 		t.Errorf("%d guesses where one sequence's gain costs 31 others a twentieth each, want 0", n)
 	}

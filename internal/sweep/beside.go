@@ -31,7 +31,7 @@ type subject struct {
 	config model.Config
 	digest string
 	size   int64           // bytes of the weights
-	cost   placement.Model // for what is read in addition to feed-forward layers
+	cost   placement.Model // for weights read in addition to feed-forward layers
 	typ    string          // type of most neurons' rows
 }
 

@@ -74,8 +74,8 @@ func weights(t *testing.T, b Beside) (sum float64) {
 	return sum
 }
 
-// TestBeside: other files are points of the report, as far from the swept one as package eval finds, and what is
-// recommended is a setting.
+// TestBeside: other files are points of the report, with package eval's divergence from the swept one, and the
+// recommendation is a setting.
 func TestBeside(t *testing.T) {
 	o := options(t.TempDir())
 	same, small := renamed("same.gguf"), quantized(t, t.TempDir(), "q4_0")
@@ -144,7 +144,7 @@ func TestBeside(t *testing.T) {
 	}
 	readBack(t, o.Folder, rep)
 
-	// Another file under the same path is measured anew, the same one under another path is not.
+	// A changed file under the same path is measured again; the same file under another path is not.
 	before := len(lineList(o.Folder))
 	moved := filepath.Join(t.TempDir(), "moved.gguf")
 	if err := os.Rename(small.Path, moved); err != nil {
@@ -220,7 +220,7 @@ func TestBesideRefused(t *testing.T) {
 	}
 }
 
-// TestBesideMemory: a file that does not fit beside the open models has them closed, one that does has not.
+// TestBesideMemory: the open models are closed only for a file that does not fit in addition to them.
 func TestBesideMemory(t *testing.T) {
 	o := options(t.TempDir())
 	o.Beside, o.Grid, o.Rounds, o.Layers = []Beside{renamed("large.gguf")}, Grid{Modes: []string{"off", "exact"}}, 1, false
@@ -230,7 +230,7 @@ func TestBesideMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	const small, large = 100, 1000
-	free := uint64(0) // beside spareMemory
+	free := uint64(0) // in addition to spareMemory
 	r.lab.memory = func() (hw.Memory, error) { return hw.Memory{Available: spareMemory + free}, nil }
 	r.lab.files[""].size, r.lab.files["large.gguf"].size = small, large
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func TestBesideMemory(t *testing.T) {
 	}
 }
 
-// TestBesidePace: the estimate counts files beside the swept one, by their bytes.
+// TestBesidePace: the estimate includes other files, by their bytes.
 func TestBesidePace(t *testing.T) {
 	o := Options{Rounds: 1, Generate: 100 - warmUp}
 	file := Setting{File: "half.gguf", Digest: "d", Mode: "off"}
@@ -285,8 +285,8 @@ func TestBesidePace(t *testing.T) {
 	}
 }
 
-// TestCompare: what is said of files follows from speeds that are told apart, and from settings of the same budget
-// alone.
+// TestCompare: statements about files follow only from significantly different speeds, and from settings of the same
+// budget.
 func TestCompare(t *testing.T) {
 	add := func(rep *Report, name string, s Setting, kld, least, median, most float64) {
 		p := made(kld, median)
@@ -331,7 +331,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestLabels: points are called by the last part of a path where no other point is.
+// TestLabels: a point's label is the last part of its path if that is unique.
 func TestLabels(t *testing.T) {
 	o := Options{Beside: []Beside{{Path: "a/q4.gguf"}, {Path: "b/q4.gguf"}, {Path: "c/q8.gguf"}, {Path: "c/off"}}}
 	r := newRun(&o)
@@ -345,7 +345,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestCurveOfSwept: what is stored in the swept file says nothing of other files.
+// TestCurveOfSwept: the swept file's curve does not describe other files.
 func TestCurveOfSwept(t *testing.T) {
 	o := Options{}
 	r := newRun(&o)

@@ -113,7 +113,7 @@ func evenly(ticks []float64, share bool) func(v float64) string {
 	return func(v float64) string { return strconv.FormatFloat(factor*v, 'f', digits, 64) + unit }
 }
 
-// axis is one way to look at what a setting gives.
+// axis is one figure of settings.
 type axis struct {
 	id, name string
 	of       func(p *Point) (value, least, most float64, ok bool)
@@ -139,7 +139,7 @@ func (p *Point) class() string {
 	return p.Mode
 }
 
-// recommended reports whether a point is the one that is recommended for this machine.
+// recommended reports whether a point is the recommendation for this machine.
 func (rep *Report) recommended(p *Point) bool {
 	return len(rep.Best) > 0 && rep.Best[0].Machine == "" && rep.Best[0].Name == p.Name
 }
@@ -183,7 +183,7 @@ const (
 	curveTop, curveRight = 26.0, 14.0
 )
 
-// curves draws what a knob does. Logarithmic scales leave out what is not above 0.
+// curves draws the effect of a knob. Logarithmic scales leave out values of 0 and below.
 func curves(title, knob string, log, share bool, all ...series) string {
 	least, most, from, to := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, s := range all {

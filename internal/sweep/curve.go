@@ -19,7 +19,7 @@ func (r *run) store(ctx context.Context, rep *Report, path string) error {
 	return prepared.WriteCurve(ctx, path, r.file, c, nil)
 }
 
-// curve returns the points that differ in the predictors' threshold alone.
+// curve returns the points that differ only in the predictors' threshold.
 func (r *run) curve(rep *Report) (*prepared.Curve, error) {
 	if r.config.Prepared == nil {
 		return nil, errors.New("the model has no predictors whose thresholds could be stored; powerinfer prepare stores what others need")

@@ -61,8 +61,8 @@ type Recommendation struct {
 	Why     string  `json:"why"`
 }
 
-// fastest returns the swept file's point of the highest rate within the bounds, or nil. Of points that are not told
-// apart, because less is above rate, it is the one that is least far from dense. rate returns 0 where it is not known.
+// fastest returns the swept file's point of the highest rate within the bounds, or nil. Among points with insignificant
+// differences, because less is above rate, it is the one nearest to dense. rate returns 0 if it is unknown.
 func fastest(points []Point, rate func(p *Point) (value, most float64)) *Point {
 	var best *Point
 	top := 0.0

@@ -50,7 +50,7 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// TestFastest: of settings that runs do not tell apart the one nearest to dense is taken, and none outside of the
+// TestFastest: among settings with insignificant differences the one nearest to dense is taken, and none outside the
 // bounds.
 func TestFastest(t *testing.T) {
 	points := []Point{made(0, 10), made(0.1, 19), made(0.2, 20), made(0.3, 40)}
@@ -74,7 +74,8 @@ func TestFastest(t *testing.T) {
 	}
 }
 
-// TestKeeps: a sweep calls a bound kept where the curve that it stores does, and both count documents, not windows.
+// TestKeeps: a sweep and the curve that it stores agree on whether a bound is kept, and both count documents, not
+// windows.
 func TestKeeps(t *testing.T) {
 	var docs [][]int32
 	for i := range 10 {
@@ -102,8 +103,8 @@ func TestKeeps(t *testing.T) {
 	zero := float32(0)
 	p := Point{Setting: Setting{Threshold: &zero}, Quality: q, Reads: &Reads{}}
 	stored := p.stored(&y)
-	// Of ten documents the limit lies 2.9 standard deviations above the mean of the logarithms (2.3 of 32, 3.1 of 8:
-	// docs/prepare.md).
+	// With ten documents the limit is 2.9 standard deviations above the mean of the logarithms (2.3 with 32, 3.1 with
+	// 8: docs/prepare.md).
 	if k := (math.Log(q.MostKLD) - sum/logs) / spread; k < 2.75 || k > 3.05 {
 		t.Errorf("the limit lies %g standard deviations of documents above their mean", k)
 	}

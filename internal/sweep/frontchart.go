@@ -158,7 +158,7 @@ func (c *frontChart) marks() {
 	}
 }
 
-// labels writes the points' names where there is room.
+// labels writes the points' names where they fit.
 func (c *frontChart) labels() {
 	for _, p := range c.dots {
 		b, anchor, ok := place(p.p.Name, c.x.at(p.x), c.at(p.y), c.taken)

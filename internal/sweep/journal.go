@@ -12,9 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// journal is a file to which every measurement is added as soon as it is there, a JSON object on each line. The first
-// line says what is measured. A process that was killed leaves whole lines and at most the beginning of one, which is
-// cut off.
+// journal is a file to which every measurement is appended at once, one JSON object per line. The first line describes
+// the sweep. A killed process leaves complete lines and at most one incomplete line, which is cut off.
 type journal struct {
 	name string
 	file *atomicfile.Lines

@@ -265,7 +265,7 @@ type timed struct {
 	Reads Reads   `json:"reads"` // of a token
 }
 
-// speed times one run of generation in a setting. Each run opens the model anew, because the place of its weights in
+// speed times one run of generation in a setting. Each run opens the model again, because the place of its weights in
 // memory makes a difference that all runs of an open model share.
 func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 	if err := l.close(); err != nil {

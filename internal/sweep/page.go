@@ -244,7 +244,7 @@ func (rep *Report) byteBars() string {
 	return bars("bytes that a token reads, by setting", "MB of weights read for a token", rows)
 }
 
-// layerViews draws how far each layer alone is from dense.
+// layerViews draws each layer's own divergence from dense.
 func (rep *Report) layerViews() (all []view) {
 	for i := range rep.Layers {
 		s := &rep.Layers[i]

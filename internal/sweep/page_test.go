@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestPage: the page loads nothing, escapes names from outside, and its pictures are whole and hold every setting.
+// TestPage: the page loads nothing and escapes foreign names, and its pictures are complete and show every setting.
 func TestPage(t *testing.T) {
 	logit := func(v float32) *float32 { return &v }
 	const evil = `<script>alert(1)</script>`
@@ -51,7 +51,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page loads %s", from)
 	}
 	pictures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(text, -1)
-	if len(pictures) != 3+5+1+1 { // fronts; curves but those of predictors, of which nothing is known; bytes; layers; of the task all scores are 0
+	if len(pictures) != 3+5+1+1 { // fronts; curves except those of predictors, which are unknown; bytes; layers; the task has only scores of 0
 		t.Errorf("%d pictures", len(pictures))
 	}
 	for _, picture := range pictures {
@@ -81,7 +81,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestFrontPath: the dotted line joins the points of the front that the table names.
+// TestFrontPath: the dotted line joins the points of the table's front.
 func TestFrontPath(t *testing.T) {
 	rep := &Report{Bounds: Bounds{MaxKLD: 0.01}, Points: []Point{made(0, 10), made(0.001, 9), made(0.002, 20), made(0.03, 30), made(0.04, 25)}}
 	fronts(rep.Points)

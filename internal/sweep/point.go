@@ -127,7 +127,7 @@ type Point struct {
 	Expected  []Expected  `json:"expected,omitempty"`
 	Scores    []Score     `json:"scores,omitempty"`
 	Front     bool        `json:"front"`    // no other point is faster and no further from dense
-	Thrifty   bool        `json:"thrifty"`  // no other point reads less and is no further from dense
+	Thrifty   bool        `json:"thrifty"`  // no other point reads less and is at least as near to dense
 	Within    bool        `json:"within"`   // the bounds are kept
 	Commands  []string    `json:"commands"` // that reproduce the figures
 }

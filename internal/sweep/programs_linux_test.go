@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
-// TestPrograms: a small model's tales are no programs, and canned right and wrong ones are told apart.
+// TestPrograms: a small model's tales are not programs, and prepared right and wrong programs get their verdicts.
 func TestPrograms(t *testing.T) {
 	limits := sandbox.DefaultLimits()
 	limits.Time = time.Hour // on a busy machine Python takes seconds to begin

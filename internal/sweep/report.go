@@ -55,7 +55,7 @@ type Text struct {
 	Single    bool   `json:"windows_as_documents"` // as there are so few documents
 }
 
-// Here says where.
+// Here describes the machine.
 type Here struct {
 	Processor string `json:"processor"`
 	Threads   int    `json:"threads"` // 0: the idle cores

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Alone is one layer that leaves out what a setting leaves out, while the others compute every neuron that is not zero.
+// Alone is one layer that skips as in a setting, while the others compute every neuron that is not zero.
 type Alone struct {
 	Layer        int    `json:"layer"`
 	KLDivergence Figure `json:"kl_divergence"` // from dense
@@ -22,7 +22,7 @@ type Sensitivity struct {
 	Name    string  `json:"setting"` // the sparsest one of its mode
 	Windows int     `json:"windows"`
 	All     Figure  `json:"kl_divergence"` // of all layers at once, in the same number of windows
-	Layers  []Alone `json:"layers"`        // those that leave something out
+	Layers  []Alone `json:"layers"`        // the layers that skip something
 }
 
 // Sum returns the sum of all layers' divergences. It is near the divergence of all layers at once if layers do not
@@ -35,7 +35,7 @@ func (s *Sensitivity) Sum() (sum float64) {
 }
 
 // sparsest returns the settings to measure layer by layer: for each of the modes predict and threshold, the one that
-// leaves out most.
+// skips most.
 func (r *run) sparsest() (all []Setting) {
 	of := map[string]int{} // numbers in all
 	for _, s := range r.settings {
@@ -54,8 +54,8 @@ func (r *run) sparsest() (all []Setting) {
 	return all
 }
 
-// alone returns what changes how a model is opened in a setting, so that only layer l leaves anything out; ok is false
-// where the layer does not.
+// alone returns the change of session options with which only layer l skips in a setting; ok is false if the layer
+// skips nothing.
 func (r *run) alone(s Setting, l int) (adjust func(o *session.Options), ok bool, err error) {
 	c := r.config
 	if s.Mode == model.Predict.String() {

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Setting is one way to run a model. What is nil or 0 is the file's.
+// Setting is one way to run a model. nil or 0 stands for the file's value.
 type Setting struct {
 	File       string   `json:"file,omitempty"`       // another file in place of the swept one; empty: the swept file
 	Digest     string   `json:"digest,omitempty"`     // SHA-256 of File
@@ -28,7 +28,7 @@ type Setting struct {
 // Name names the setting in a few words; no two settings of a sweep have the same.
 func (s Setting) Name() string {
 	name := s.Mode
-	if s.File != "" { // which is measured in mode off alone
+	if s.File != "" { // measured only in mode off
 		name = s.File
 	}
 	add := func(format string, args ...any) { name += " " + fmt.Sprintf(format, args...) }
@@ -50,7 +50,7 @@ func (s Setting) Name() string {
 	return name
 }
 
-// key names the setting in the journal: a file by what it holds, so that one that was replaced is measured anew.
+// key names the setting in the journal: a file by its content, so that a replaced one is measured again.
 func (s Setting) key() string {
 	if s.File != "" {
 		s.File = "file " + s.Digest
@@ -117,7 +117,7 @@ func decimal[T float32 | float64](v T) string {
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
-// budget prints bytes in GiB as they were given: 0.1 GiB is no whole number of bytes.
+// budget prints bytes in GiB as given: 0.1 GiB is not a whole number of bytes.
 func budget(n int64) string {
 	const digits = 1e6 // about a KiB
 	return decimal(math.Round(gib(n)*digits) / digits)

@@ -37,7 +37,7 @@ const (
 	htmlName    = "report.html"
 )
 
-// Options say what is measured, and how.
+// Options say what to measure, and how.
 type Options struct {
 	Open    func() (*gguf.File, error) // opens the model; whoever gets the file closes it
 	Beside  []Beside                   // further files, each a point
@@ -46,13 +46,13 @@ type Options struct {
 	Folder  string // for the results and the journal
 	Store   string // a file to write the model to, with what thresholds of its predictors cost; empty: none
 
-	Text     string // to measure on, which neither training nor calibration have seen
+	Text     string // text to measure on, unseen by training and calibration
 	Window   int    // tokens; the second half of each is predicted
 	Windows  int    // at most, of as many documents as have one; 0: all of the text
 	Generate int    // tokens of a timed run
 	Rounds   int    // timed runs of each setting; 0: nothing is timed
 	Tasks    []Task
-	Sandbox  *sandbox.Runner // runs the programs of tasks in which some are written; nil: there is no such task
+	Sandbox  *sandbox.Runner // runs the programs that models write in tasks; nil: no such task
 	Layers   bool            // whether each layer is measured by itself
 	Machines []Machine       // that speeds are expected for
 
@@ -133,7 +133,7 @@ func newRun(o *Options) *run {
 	return &run{o: o, lab: lab{o: o, files: map[string]*subject{}, bos: -1, memory: hw.ReadMemory}, gpu: true}
 }
 
-// Run measures what is not measured yet, writes the results, and returns them.
+// Run measures the missing results, writes all results, and returns them.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := newRun(&o)
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -245,7 +245,7 @@ func (r *run) possible(s Setting, f *subject) error {
 	return nil
 }
 
-// identity says what is measured. More settings, rounds and tasks may be measured in the same folder.
+// identity describes the sweep. More settings, rounds and tasks may be measured in the same folder.
 func (r *run) identity() map[string]string {
 	o := r.o
 	return map[string]string{

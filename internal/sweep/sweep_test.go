@@ -93,7 +93,7 @@ func point(t *testing.T, rep *Report, name string) *Point {
 	return nil
 }
 
-// TestRun sweeps the embedded model, and compares what is told of it with the same measured by other ways.
+// TestRun sweeps the embedded model, and compares the report with separate measurements.
 func TestRun(t *testing.T) {
 	o := options(t.TempDir())
 	var told time.Duration
@@ -217,8 +217,8 @@ func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File,
 	}
 }
 
-// matchPredictor checks the first layer, whose inputs do not depend on what is left out: what prediction computes and
-// finds active there is what the comparison of both says of the same windows.
+// matchPredictor checks the first layer, which has the same inputs in all settings: the computed and the active share
+// equal those of a direct comparison on the same windows.
 func matchPredictor(t *testing.T, o Options, p *Point) {
 	f, err := o.Open()
 	if err != nil {
@@ -274,8 +274,7 @@ func readBack(t *testing.T, folder string, rep *Report) {
 	}
 }
 
-// TestKilled: sweeps are killed at some moments. The next one goes on, and in the end there is what one finds that was
-// left alone.
+// TestKilled: sweeps are killed at some moments and continued. The final results are those of an undisturbed sweep.
 func TestKilled(t *testing.T) {
 	whole := t.TempDir()
 	if out, err := child(whole, 0).CombinedOutput(); err != nil {
@@ -319,7 +318,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// child returns a sweep that is killed at so many lines, or with 0 not at all.
+// child returns a sweep that is killed after this many lines; 0: never.
 func child(folder string, lines int) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFolder+"="+folder)
@@ -349,7 +348,7 @@ func entries(t *testing.T, folder string) map[string]json.RawMessage {
 	return all
 }
 
-// TestLocked: a folder in which a sweep is at work is not another one's.
+// TestLocked: a folder with a running sweep cannot be used by another one.
 func TestLocked(t *testing.T) {
 	o := options(t.TempDir())
 	lock, err := folderlock.Take(o.Folder, "-o")
@@ -367,7 +366,8 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// TestLimit: scores of some questions are not those of more, and the command that reproduces them asks the same.
+// TestLimit: scores of some questions do not count for more, and the command that reproduces them asks the same
+// questions.
 func TestLimit(t *testing.T) {
 	var text strings.Builder
 	for i := range 3 {
@@ -394,8 +394,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestActivations: a ReLU model without predictors is made sparser by fatrelu, whose thresholds leave the shares out
-// that they should.
+// TestActivations: fatrelu makes a ReLU model without predictors sparser, with thresholds that give the intended
+// shares.
 func TestActivations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relu.gguf")
 	if err := synth.Write(t.Context(), path, synth.Spec{Arch: "llama", Type: quant.F16, Activation: "relu", Layers: 2, Embd: 128, FF: 512, Heads: 4, Seed: 1}, nil); err != nil {
@@ -420,8 +420,8 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestBudgetsLeft: work that needs a GPU is left to a sweep that goes on, even if all else is done, and is not left
-// where there is no GPU.
+// TestBudgetsLeft: work that needs a GPU is left to a later run of the sweep if this one has none, even if everything
+// else is done.
 func TestBudgetsLeft(t *testing.T) {
 	o := Options{Rounds: 1}
 	budget := Setting{Mode: "off", Budget: 1 << 30}
@@ -447,8 +447,7 @@ func TestBudgetsLeft(t *testing.T) {
 	}
 }
 
-// TestBudgetsWithoutGPU: a complete sweep with a budget of a GPU that is not there can be asked for again, and measures
-// nothing anew.
+// TestBudgetsWithoutGPU: a complete sweep with a budget for a missing GPU can be run again, and measures nothing.
 func TestBudgetsWithoutGPU(t *testing.T) {
 	o := options(t.TempDir())
 	o.Grid, o.Windows, o.Rounds = Grid{Modes: []string{"off"}, Budgets: []int64{1 << 30}}, 2, 1

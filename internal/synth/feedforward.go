@@ -56,7 +56,7 @@ func (m *model) feedForward(layer int) {
 	}
 	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 	if m.Magic == "PWRI" {
-		sign := name("ffn_up.weight") // the matrix with products whose signs decide
+		sign := name("ffn_up.weight") // the matrix that decides which neurons are active
 		if m.has("ffn_gate.weight") {
 			sign = name("ffn_gate.weight")
 		}

@@ -52,7 +52,7 @@ func (m *model) timeMix(layer int, in amplitudes, weight float32) {
 	for _, low := range []struct {
 		name       string
 		rank       int
-		mean, size float32 // mean and size of what is added
+		mean, size float32 // mean and size of the addend
 	}{{"w", s.Ranks.Decay, -3, 1}, {"a", s.Ranks.Rate, 0, 0.5}, {"v", s.Ranks.Value, 0, 0.5}, {"g", s.Ranks.Gate, 0, 0}} {
 		m.plain(func() {
 			m.reader(name(low.name+"1.weight"), low.rank, in, 1, nil)

@@ -28,7 +28,7 @@ func (m *model) list() error {
 	return b.Err
 }
 
-// held returns a tensor of that name if the model has it, with its shape if no key states that: see nn.NewLister.
+// held returns a tensor of that name if the model has it, with its shape if no key determines it: see nn.NewLister.
 func (m *model) held(name string) *gguf.Tensor {
 	layer, stem := 0, name
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &stem); n < 2 {

@@ -43,7 +43,7 @@ type Spec struct {
 	// Sparsity is the share of (token, neuron) pairs with an activation of exactly zero, in [0, 0.999]. 0 leaves gates
 	// without an offset: half of them are positive. Only the ReLU family can be sparse.
 	Sparsity float64 `json:"sparsity,omitempty"`
-	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
+	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons are equally active.
 	PowerLaw float64 `json:"power_law,omitempty"`
 	Seed     uint64  `json:"seed"`
 	// Labels makes a reranker with a classification head of Labels numbers; 0: there is none.
@@ -62,9 +62,9 @@ type Spec struct {
 // Mixing says how layers have experts.
 type Mixing struct {
 	Dense  int `json:"dense_layers,omitempty"`   // the number of first layers without experts
-	Shared int `json:"shared_experts,omitempty"` // experts that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
+	Shared int `json:"shared_experts,omitempty"` // experts that all tokens use, each as wide as the others; 1 in families that only have one
 	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn. ExpertRanks returns the
-	// experts' ranks. Biases that affect choices, and groups of experts, bend the law. 0: all experts alike.
+	// experts' ranks. Biases that affect choices, and groups of experts, bend the law. 0: all experts are equally used.
 	ExpertLaw float64 `json:"expert_law,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // hundred tokens, which repeat.
 const statsTolerance = 0.06
 
-// TestStats: the neurons that Stats calls hot are the ones that are active on a text, as often as it says.
+// TestStats: the neurons that Stats calls hot are active on a text, as often as it says.
 func TestStats(t *testing.T) {
 	for _, arch := range []string{"llama", "bamboo", "opt"} {
 		t.Run(arch, func(t *testing.T) {

@@ -181,8 +181,8 @@ func small(arch string) synth.Spec {
 	return synth.Spec{Arch: arch, Layers: 4, Embd: 256, FF: 1024, Heads: 8, Type: quant.F16, Sparsity: 0.9, PowerLaw: 1, Seed: 1, Context: 512}
 }
 
-// TestSparsity: on real text, every layer has the asked share of zeros, spread over neurons by the power law, and sets
-// that change.
+// TestSparsity: on real text, every layer has the requested share of zeros, spread over neurons by the power law, and
+// changing sets.
 func TestSparsity(t *testing.T) {
 	for _, c := range []struct {
 		arch, act     string
@@ -302,7 +302,7 @@ func sortedness(counts []int) float64 {
 	return float64(falling) / float64(len(counts)-1)
 }
 
-// TestDeep: the share of zeros holds to the last of many layers.
+// TestDeep: the share of zeros stays the same up to the last of many layers.
 func TestDeep(t *testing.T) {
 	s := small("llama")
 	s.Layers, s.FF = 24, 512
@@ -316,7 +316,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestSameBytes: the file depends on the Spec alone, not on the number of threads.
+// TestSameBytes: the file depends only on the Spec, not on the number of threads.
 func TestSameBytes(t *testing.T) {
 	make := func(s synth.Spec, threads int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
@@ -342,8 +342,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestEveryType: each type in llama and falcon, and each architecture in F16 or Q4_0, by turns, loads and gives logits
-// of the size that F32's have, near them.
+// TestEveryType: each type in llama and falcon, and each architecture in F16 or Q4_0 alternately, loads and gives
+// logits near those of F32.
 func TestEveryType(t *testing.T) {
 	testenv.Thorough(t)
 	// distance is the largest root mean square difference to F32's logits, which are about 2 in size: rounding of 4
@@ -362,7 +362,7 @@ func TestEveryType(t *testing.T) {
 		turn := []quant.Type{quant.F16, quant.Q4_0}[i%2]
 		s := small(arch)
 		s.Layers, s.KVHeads, s.FF = 2, 4, 512
-		if family.Latent { // whose heads have keys of their own
+		if family.Latent { // its heads have separate keys
 			s.KVHeads = s.Heads
 		}
 		if arch == "falcon" || arch == "qwen3" {
@@ -404,7 +404,7 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
-// TestEncoders: models of embeddings give states of the size of their last norm, near F32's in other types.
+// TestEncoders: embedding models give states of the size of their last norm, near F32's in other types.
 func TestEncoders(t *testing.T) {
 	const distance = 0.1 // of states, relative to their size: rounding of 8 bits, passed on by layers
 	for _, family := range lineage.All() {
@@ -452,10 +452,10 @@ func hidden(t *testing.T, f *gguf.File) (all []float32) {
 	return all
 }
 
-// TestOriginal: an original PowerInfer file holds the dense file's weights and predictors that find the active neurons.
+// TestOriginal: an original PowerInfer file has the dense file's weights, and predictors that find the active neurons.
 func TestOriginal(t *testing.T) {
-	// Logits are about 2. Only neurons whose gate is near zero are missed: by rounding, and in opt, whose offsets are
-	// biases, where the share of m̂ is not quite the expected one.
+	// Logits are about 2. Only neurons with a gate near zero are missed: by rounding, and in opt, with offsets as
+	// biases, because the share of m̂ is not quite the expected one.
 	const tolerance = 0.3
 	ids := []int32{1, 300, 17, 444, 259, 511, 300, 80}
 	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {

@@ -69,7 +69,7 @@ func plain(text string) bool {
 	return true
 }
 
-// Append appends what Text would return to to.
+// Append appends the result of Text to to.
 func (c *Cleaner) Append(to, piece []byte) []byte {
 	if len(c.held) > 0 {
 		piece = append(c.held, piece...)

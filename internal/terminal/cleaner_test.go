@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// honest are texts of which nothing is removed: emoji of several characters, scripts from right to left with their
-// marks, accents, scripts that need joiners, old letters with variation selectors.
+// honest are texts that must not change: emoji of several characters, scripts from right to left with their marks,
+// accents, scripts that need joiners, old letters with variation selectors.
 var honest = []string{
 	"plain\ttext\n", "", "naïve café, cafe\u0301", "👩\u200d👩\u200d👧 👍🏽 🇩🇪 ❤️\u200d🔥 1️⃣ 🏳️\u200d🌈",
 	"🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F and 🏴\U000E0067\U000E0062\U000E0073\U000E0063\U000E0074\U000E007F",
@@ -51,8 +51,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzCleaner: nothing that commands a terminal passes, what is clean stays, and how the text is cut into pieces
-// changes nothing.
+// FuzzCleaner: nothing that commands a terminal passes, clean text stays, and cutting the text into pieces changes
+// nothing.
 func FuzzCleaner(f *testing.F) {
 	for _, text := range honest {
 		f.Add(text)
@@ -80,7 +80,7 @@ func FuzzCleaner(f *testing.F) {
 	})
 }
 
-// A file that is no terminal gets the bytes.
+// TestOutputOfFile: an output that is not a terminal gets the bytes unchanged.
 func TestOutputOfFile(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {

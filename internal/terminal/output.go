@@ -26,7 +26,7 @@ func Of(f *os.File) *Output {
 // IsTerminal reports whether the output is a terminal.
 func (o *Output) IsTerminal() bool { return o.screen }
 
-// Size returns the terminal's columns and rows. They are 0 if the output is no terminal or its size is not known.
+// Size returns the terminal's columns and rows. They are 0 if the output is not a terminal or its size is unknown.
 func (o *Output) Size() (columns, rows int) {
 	if !o.screen {
 		return 0, 0

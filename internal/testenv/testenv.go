@@ -33,7 +33,7 @@ func Root(t testing.TB) string {
 }
 
 // Shared returns the path of a file, or of a folder, of the data that tests of several packages share: see
-// testdata/README.md. What is kept compressed is unpacked.
+// testdata/README.md. It unpacks compressed files.
 func Shared(t testing.TB, name string) string {
 	t.Helper()
 	kept := filepath.Join(Root(t), "internal", "testenv", "testdata", filepath.FromSlash(name))

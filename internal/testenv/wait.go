@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Eventually calls is until it reports true. It goes on for as long as the test may run, so that a busy machine does
+// Eventually calls is until it returns true. It continues for as long as the test may run, so that a busy machine does
 // not fail the test; then it fails the test with what.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()

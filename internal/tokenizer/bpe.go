@@ -19,7 +19,7 @@ type bpe struct {
 	size   int              // tokens
 
 	whole    bool       // a word that is a token is that token, whatever the merges say
-	fallback bool       // a character that is no token becomes its bytes' tokens
+	fallback bool       // a character outside the vocabulary becomes its bytes' tokens
 	byteIDs  [256]int32 // of fallback; -1: none
 	unknown  int32      // for text without a token; -1: left out
 	fuse     bool       // consecutive unknown characters become one token
@@ -328,7 +328,7 @@ func (b *bpe) mergeWord(e *encoder, word string) {
 	}
 }
 
-// spell appends the bytes of a product that is no token.
+// spell appends the bytes of a product that is not a token.
 func (b *bpe) spell(e *encoder, text string) {
 	for i := range len(text) {
 		id := b.byteIDs[text[i]]

@@ -28,7 +28,7 @@ func randomMerges(random *rand.Rand, symbols, count int, trained bool) *bpe {
 	return b
 }
 
-// TestMergeListed: very long words are merged to what a queue makes of them.
+// TestMergeListed: very long words are merged as with a queue.
 func TestMergeListed(t *testing.T) {
 	const seed = 5
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -38,7 +38,7 @@ func TestMergeListed(t *testing.T) {
 		b := randomMerges(random, symbols, 1+random.IntN(40), round%2 == 0)
 		ids := make([]int32, longestQueued+1+random.IntN(longestQueued))
 		for i := range ids {
-			if round%3 > 0 || i == 0 { // else all alike
+			if round%3 > 0 || i == 0 { // else all are equal
 				ids[i] = int32(random.IntN(symbols))
 			}
 		}
@@ -75,7 +75,7 @@ func (b *bpe) mergeByDefinition(m *bpeMerger) {
 	b.mergeShort(m)
 }
 
-// TestPlacesInOrder: long lists, which are sorted by digits, come in order.
+// TestPlacesInOrder: long lists, which are sorted by digits, are in order.
 func TestPlacesInOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var l rankLists

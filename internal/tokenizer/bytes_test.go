@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// Words are cut where no merge reaches across, also where the token of a byte is missing that no character needs, as
-// the first Gemma's <0x09> beside its tab: the ids are those of whole words. Where a byte is missing that a character
-// may need, words stay whole.
+// TestMissingByteTokens: words are cut where no merge reaches across. This also holds if a byte's token is missing that
+// no character needs, like the first Gemma's <0x09> next to its tab: the ids are those of whole words. If a character
+// may need the missing byte, words stay whole.
 func TestMissingByteTokens(t *testing.T) {
 	vocab := func(missing int) *Tokenizer {
 		v := Vocab{Model: "gpt2", BOS: -1, EOS: -1, EOT: -1, PAD: -1, Tokens: []string{"<unk>", "a", "b", "▁", "\t", "ab", "▁a", "▁ab", "bb"}}

@@ -30,7 +30,7 @@ type AddedToken struct {
 	Normalized bool   `json:"normalized,omitempty"` // searched for after the normalizer, not before it
 	Special    bool   `json:"special,omitempty"`
 	OnlyAdded  bool   `json:"only_added,omitempty"` // not in the model's own vocabulary; ours, not Hugging Face's
-	Template   bool   `json:"template,omitempty"`   // only tokenizer_config.json names it: for EncodeTemplate alone; ours too
+	Template   bool   `json:"template,omitempty"`   // only tokenizer_config.json names it, so only EncodeTemplate uses it; our own key
 }
 
 // ModelFacts is the model section of a tokenizer.json without the vocabulary.

@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestShortKey: words of like bytes and other lengths, NUL bytes at their ends among them, have keys of their own.
+// TestShortKey: words of the same bytes in other lengths, also with NUL bytes at their ends, have different keys.
 func TestShortKey(t *testing.T) {
 	rng := testenv.Rand(t)
 	type key struct{ a, b uint64 }
@@ -25,8 +25,8 @@ func TestShortKey(t *testing.T) {
 	}
 }
 
-// TestFusedUnknown: without tokens of bytes, characters side by side that the vocabulary lacks are one unknown token,
-// as in SentencePiece 0.1.97 and Hugging Face's library; and words that came before are still found.
+// TestFusedUnknown: without byte tokens, adjacent unknown characters are one unknown token, as in SentencePiece 0.1.97
+// and Hugging Face's library, and cached words are still found.
 func TestFusedUnknown(t *testing.T) {
 	tok, err := New(Vocab{
 		Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a", "b"}, Scores: []float32{0, 0, 0, -3, -2, -1, -4},
@@ -45,7 +45,7 @@ func TestFusedUnknown(t *testing.T) {
 	}
 }
 
-// TestDetokenizeUnigram: the space that is put before a text is taken away again.
+// TestDetokenizeUnigram: the space that is put before a text is removed again.
 func TestDetokenizeUnigram(t *testing.T) {
 	tok, err := New(Vocab{
 		Model: "t5", Tokens: []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a"}, Scores: []float32{0, 0, 0, -3, -2, -1},

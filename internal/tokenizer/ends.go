@@ -18,7 +18,7 @@ var endTextsOfControl = []string{"</s>", "<eos>", "<EOT>", "_<EOT>", "▁<EOT>",
 // infillPads are the texts of the token that fills up infills.
 var infillPads = []string{"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}
 
-// markEnds makes control tokens of those that end a generation and that the file calls normal.
+// markEnds makes end tokens control tokens that the file calls normal.
 func (v *Vocab) markEnds() {
 	var types []int32
 	for id, text := range v.Tokens {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestEnds: what ends a generation, by what files name and what families use.
+// TestEnds: which tokens end a generation, by files' keys and families' names.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		tokens []string // control tokens behind <unk>, <s>, </s> and "a", whose ids are 0 to 3
-		normal []string // of them, those that the file calls normal
+		tokens []string // control tokens after <unk>, <s>, </s> and "a", which have ids 0 to 3
+		normal []string // those of them that the file calls normal
 		eos    int32
-		ends   []int32 // that the file names besides
+		ends   []int32 // further ends in the file
 		want   []string
 	}{
 		{"Llama 2", nil, nil, 2, nil, []string{"</s>"}},
@@ -69,7 +69,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNormalEnd: a token that ends a generation is one in a prompt whatever type the file gives it, and is no text.
+// TestNormalEnd: a token that ends a generation is a control token in a prompt, whatever type the file gives it, and
+// has no text.
 func TestNormalEnd(t *testing.T) {
 	tok, err := New(Vocab{Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "a", "<|im_end|>"}, Types: []int32{Unknown, Control, Control, Normal, Normal}, BOS: 1, EOS: 2, EOT: -1, PAD: -1})
 	if err != nil {

@@ -22,7 +22,7 @@ func chain(kind, list, part string, n int) string {
 	return fmt.Sprintf(`%q:{"type":"Sequence",%q:[%s]}`, kind, list, strings.TrimSuffix(strings.Repeat(part+",", n), ","))
 }
 
-// TestGrowth: rules that lengthen what the rules before them wrote are refused with the rule's name, of every component.
+// TestGrowth: in every component, rules that lengthen the output of earlier ones are refused with the rule's name.
 func TestGrowth(t *testing.T) {
 	const (
 		doubling = `{"type":"Replace","pattern":{"String":"a"},"content":"aa"}`
@@ -52,7 +52,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestHonestRules: rules that lengthen texts side by side, and the usual ones one after the other, are no growth.
+// TestHonestRules: rules that lengthen texts in parallel, and the usual ones in sequence, are accepted.
 func TestHonestRules(t *testing.T) {
 	var side []string
 	for r := 'b'; r <= 'z'; r++ {
@@ -70,7 +70,7 @@ func TestHonestRules(t *testing.T) {
 	}
 }
 
-// TestGrowthOfText: what rules still may do to a text is bounded by its length.
+// TestGrowthOfText: the growth of a text by the remaining rules is limited by its length.
 func TestGrowthOfText(t *testing.T) {
 	tok, err := defined(t, chain("normalizer", "normalizers", `{"type":"Replace","pattern":{"String":"a"},"content":"aa"}`, 10))
 	if err != nil {
@@ -83,7 +83,7 @@ func TestGrowthOfText(t *testing.T) {
 	}
 }
 
-// TestStripCounts: a decoder takes away no more than there is, however often it is told to.
+// TestStripCounts: a decoder strips no more than there is, however large the count.
 func TestStripCounts(t *testing.T) {
 	tok, err := defined(t, `"decoder":{"type":"Strip","content":"a","start":9000000000000000000,"stop":9000000000000000000}`)
 	if err != nil {
@@ -94,8 +94,7 @@ func TestStripCounts(t *testing.T) {
 	}
 }
 
-// TestDefinitionLists: parts that a definition only counts, and parts in parts without end, are refused while they are
-// read.
+// TestDefinitionLists: long lists of counted parts, and endlessly nested parts, are refused while they are read.
 func TestDefinitionLists(t *testing.T) {
 	nulls := strings.TrimSuffix(strings.Repeat("null,", 1<<21), ",")
 	for what, text := range map[string]string{

@@ -4,7 +4,7 @@ package tokenizer
 type Infill struct {
 	Prefix, Suffix, Middle int32
 	Repository, File       int32 // before a repository's name and each file of it; -1: the model has none
-	Pad                    int32 // fills up the shorter one; -1: likewise
+	Pad                    int32 // fills up the shorter one; -1: there is none
 }
 
 // infillTexts are the texts of such tokens in models with files that do not name them, from llama.cpp.
@@ -16,7 +16,7 @@ var infillTexts = struct{ prefix, suffix, middle, repository, file []string }{
 	file:       []string{"<|file_sep|>"},
 }
 
-// Infill returns the tokens for infilling, and whether the model has those that it takes.
+// Infill returns the tokens for infilling, and whether the model has the required ones.
 func (t *Tokenizer) Infill() (Infill, bool) {
 	of := func(named int32, texts []string) int32 {
 		if named >= 0 {

@@ -2,7 +2,7 @@ package tokenizer
 
 import "testing"
 
-// TestInfill: tokens are found by the id that a file names, else by the texts that models in circulation use.
+// TestInfill: tokens are found by the file's ids, else by the texts that known models use.
 func TestInfill(t *testing.T) {
 	v := Vocab{
 		Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "a", "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<reponame>", "b"},

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalForm returns Unicode's normal form f of s like Hugging Face's library: unlike golang.org/x/text it puts nothing
-// between the marks of a run of more than thirty, and it leaves characters alone that the library does not know.
+// normalForm returns Unicode's normal form f of s like Hugging Face's library. Unlike golang.org/x/text it puts nothing
+// between the marks of a run of more than thirty, and it does not change characters that the library does not know.
 func normalForm(f norm.Form) func(string) string {
 	return func(s string) string {
 		if f.IsNormalString(s) {
@@ -149,8 +149,8 @@ func composite(a, b rune) (rune, bool) {
 	return r, ok
 }
 
-// compose composes characters in canonical order: a mark joins the last character before it that is no mark, unless a
-// mark of its own class or another such character is between them.
+// compose composes characters in canonical order: a mark joins the last character before it that is not a mark, unless
+// there is a mark of its own class or another such character between them.
 func compose(in []rune) []rune {
 	out := in[:0]
 	starter, last := -1, uint8(0)

@@ -41,8 +41,8 @@ func TestNormalForm(t *testing.T) {
 	}
 }
 
-// TestLaterMarks: marks that Hugging Face's library does not know stay where they stand, and nothing moves past them.
-// Of npm's tokenizers 0.23.2.
+// TestLaterMarks: marks that Hugging Face's library does not know stay in place, and nothing moves past them. Results
+// are from npm's tokenizers 0.23.2.
 func TestLaterMarks(t *testing.T) {
 	for text, want := range map[string]string{
 		"e\u08e6\u08e0\u08d3":     "e\u08e6\u08e0\u08d3",

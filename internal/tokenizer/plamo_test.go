@@ -76,8 +76,8 @@ func plamoPieces() func(yield func(string, float32) bool) {
 	}
 }
 
-// bestByRecursion is the definition: of all ways to cut text, the one with the greatest sum, and of those the one whose
-// first token is longer.
+// bestByRecursion is the definition: of all ways to cut text, the one with the greatest sum, and among equals the one
+// with the longer first token.
 func bestByRecursion(v *Vocab, text string, known map[string]int64) ([]int32, int64) {
 	if text == "" {
 		return nil, 0

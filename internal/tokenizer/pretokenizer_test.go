@@ -18,7 +18,7 @@ const (
 	llamaTail  = `| ?[^` + white + `\p{L}\p{N}]+[\r\n]*|[` + white + `]*[\r\n]+|[` + white + `]+`
 )
 
-// matches cuts text into an expression's matches and what lies between them.
+// matches cuts text into an expression's matches and the texts between them.
 func matches(re *regexp.Regexp, text string) []string {
 	var words []string
 	for text != "" {
@@ -41,8 +41,8 @@ func matches(re *regexp.Regexp, text string) []string {
 	return words
 }
 
-// givesBack reports whether word is a match of \s+(?!\S), which leaves the last blank before a word to it. A match
-// that ends with a newline is one of \s*[\r\n]+ where the expression has that.
+// givesBack reports whether word is a match of \s+(?!\S), which leaves the last blank to the next word. A match that
+// ends with a newline belongs to \s*[\r\n]+ if the expression has that.
 func givesBack(re *regexp.Regexp, word string) bool {
 	if strings.TrimRight(word, "\r\n") != word && strings.Contains(re.String(), `]*[\r\n]+`) {
 		return false
@@ -118,8 +118,7 @@ func TestPreTokenizers(t *testing.T) {
 	}
 }
 
-// TestNamedPreTokenizers: every name that llama.cpp knows has expressions that compile; another name means the
-// default's.
+// TestNamedPreTokenizers: every name that llama.cpp knows has expressions that compile; other names mean the default.
 func TestNamedPreTokenizers(t *testing.T) {
 	for _, name := range strings.Fields(`default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm
 		deepseek-coder deepseek-v3 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert

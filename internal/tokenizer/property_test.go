@@ -25,7 +25,7 @@ func bytesVocab(pre string) Vocab {
 		v.Merges = append(v.Merges, m)
 		add(strings.ReplaceAll(m, " ", ""), Normal)
 	}
-	v.Merges = append(v.Merges, "c c") // leads to what is no token
+	v.Merges = append(v.Merges, "c c") // its product is not a token
 	add("  ", UserDefined)
 	return v
 }

@@ -12,7 +12,7 @@ const space = "\u2581"
 
 // sentencePiece is what model "llama" needs in addition to the token texts.
 type sentencePiece struct {
-	bytes [256]int32 // the token that stands for a byte alone, -1 if none
+	bytes [256]int32 // the token of a single byte, -1 if none
 	fused bool       // some byte has none: consecutive unknown characters are one unknown token
 	pairs *pairs
 }
@@ -130,7 +130,7 @@ func (s *sentencePiece) encodeNew(e *encoder, word string) {
 	}
 }
 
-// spell appends the bytes of a character that is no token, or one unknown token.
+// spell appends the bytes of a character outside the vocabulary, or one unknown token.
 func (e *encoder) spell(char string) {
 	start := len(e.out)
 	for i := range len(char) {

@@ -23,7 +23,7 @@ func inRanges(ranges []runeRange, r rune) bool {
 	return ok
 }
 
-// laterPunctuation is no punctuation to BertPreTokenizer and Punctuation.
+// laterPunctuation does not count as punctuation for BertPreTokenizer and Punctuation.
 var laterPunctuation = []runeRange{
 	{0x61D, 0x61D},
 	{0x9FD, 0x9FD},

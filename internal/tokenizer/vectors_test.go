@@ -15,8 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// metadata reads the keys of a GGUF file that the test trusts (GGUF's specification, v3): just enough to build a
-// vocabulary, as this package stands below the one that reads files.
+// metadata reads the keys of a trusted GGUF file (GGUF's specification, v3): just enough for a vocabulary, because this
+// package is below the one that reads files.
 func metadata(t testing.TB, path string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -306,7 +306,7 @@ func read(t testing.TB, path string) string {
 	return string(data)
 }
 
-// TestStrippedSpace: the white space beside tokens that a file's names single out goes with them, as in llama.cpp.
+// TestStrippedSpace: the white space next to certain tokens of a file is removed with them, as in llama.cpp.
 func TestStrippedSpace(t *testing.T) {
 	v := Vocab{
 		Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "<mask>", "<|end|>", "▁", "a", "\n"}, Scores: make([]float32, 8),

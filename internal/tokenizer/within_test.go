@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWithin: EncodeWithin returns what Encode does, reserves at least what it allocates for texts of long words and of
-// short ones, and gives up when the memory is refused.
+// TestWithin: EncodeWithin returns Encode's result, reserves at least what it allocates for texts of long and of short
+// words, and stops when memory is refused.
 func TestWithin(t *testing.T) {
 	const n = 1 << 19
 	refused := errors.New("no room")

@@ -34,7 +34,7 @@ const most = 1 << 20
 // Log is a list of spans. A nil Log keeps none and costs nothing. It may be used by several goroutines.
 type Log struct {
 	*kept
-	gpu int // whose tracks are written to
+	gpu int // the GPU of the tracks
 }
 
 // kept is shared by the logs of all GPUs.

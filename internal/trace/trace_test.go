@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// TestWrite: what is kept is in the file, on its track, in microseconds; names may be anything.
+// TestWrite: recorded spans are in the file, on their tracks, in microseconds; names may be anything.
 func TestWrite(t *testing.T) {
 	l := trace.New()
 	l.Between(trace.Host, "blk.0\n\"\x01\xff", 1500*time.Nanosecond, 4*time.Microsecond)
@@ -47,7 +47,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestGPUs: several GPUs have tracks of their own, and one clock.
+// TestGPUs: several GPUs have separate tracks, and one clock.
 func TestGPUs(t *testing.T) {
 	l := trace.New()
 	l.Between(trace.Steps, "token", 1, 9000)
@@ -85,7 +85,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// TestNone: a log that is not there takes everything and allocates nothing.
+// TestNone: a nil log accepts everything and allocates nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Log
 	if n := testing.AllocsPerRun(100, func() { l.Span(trace.Host, "a", l.Now()); l.OfGPU(1).Between(trace.GPU, "b", 1, 2) }); n != 0 {

@@ -36,7 +36,7 @@ func Judge(s *Samples, p *Predictor, neurons []int32, workers *pool.Pool) (Quali
 	return l.judge(&weights{p.Rank, p.FC1, p.FC2}), nil
 }
 
-// verdict is one sample's.
+// verdict is the judgement of one sample.
 type verdict struct {
 	tally
 	all float64 // mass

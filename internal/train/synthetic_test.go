@@ -21,9 +21,8 @@ func newPool(t testing.TB, threads int) *pool.Pool {
 	return p
 }
 
-// synthetic is a layer whose sets can be predicted at low rank: inputs lie in a direction that all share plus a
-// subspace, with a little noise outside, and gate rows point against the shared direction, so that few products are
-// positive.
+// synthetic is a layer with sets that can be predicted at low rank: inputs are a shared direction plus a subspace, with
+// a little noise outside, and gate rows point against the shared direction, so that few products are positive.
 type synthetic struct {
 	embd, ff, dims int
 	shared         []float32 // [embd]

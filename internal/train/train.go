@@ -53,7 +53,7 @@ type Options struct {
 	Progress func(Progress)
 	// Save is given a checkpoint after each trial and each epoch; it may keep the slice.
 	Save func(checkpoint []byte) error
-	// Resume is a checkpoint of the same samples and options: training goes on there, to the same bytes.
+	// Resume is a checkpoint of the same samples and options: training continues from it, to the same bytes.
 	Resume []byte
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unseen is the largest loss of recall of mass on samples that neither trained nor calibrated: the calibration is one
-// number, set on a few hundred samples.
+// unseen is the largest loss of recall of mass on samples that neither training nor calibration used: the calibration
+// is one number, set on a few hundred samples.
 const unseen = 0.01
 
 func TestSyntheticLayerIsLearned(t *testing.T) {
@@ -50,7 +50,7 @@ func TestSyntheticLayerIsLearned(t *testing.T) {
 		quant.Encode(typ, stored, pred.FC1)
 		again := make([]float32, len(pred.FC1))
 		quant.Decode(typ, again, stored)
-		if typ != quant.Q4_0 && !slices.Equal(again, pred.FC1) { // Q4_0 rounds its own scale anew
+		if typ != quant.Q4_0 && !slices.Equal(again, pred.FC1) { // Q4_0 rounds its own scale again
 			t.Errorf("%s: the weights are not what the type holds", typ)
 		}
 	}

@@ -95,9 +95,8 @@ func bad(r *rand.Rand) any {
 // mostMemory bounds what opening a damaged file of less than a megabyte, and preparing a picture, may take.
 const mostMemory = 1 << 30
 
-// tried opens a file whose keys or tensors are damaged and shows it a small picture. It returns an error that tells the
-// user of the file, and fails for any other, for a fault, and for memory that follows from no more than a number in
-// the file.
+// tried opens a file with damaged keys or tensors and shows it a small picture. It returns an error that names the
+// file, and fails for any other error, for a fault, and for memory that only a number in the file demands.
 func tried(t *testing.T, what string, c visiontest.Case, f *gguf.File) error {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -205,7 +204,8 @@ func TestDamagedKeys(t *testing.T) {
 	}
 }
 
-// A tower is refused for a text model that takes other rows, or cannot tell where they are in the picture.
+// TestTowerOfAnother: a tower is refused for a text model that takes other rows, or that cannot distinguish their
+// places in the picture.
 func TestTowerOfAnother(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		path := filepath.Join(t.TempDir(), visiontest.TowerFile)

@@ -1,6 +1,6 @@
 package vision
 
-// Occupy has the tower compute for somebody else until what is returned is called.
+// Occupy makes the tower compute for another request until end is called.
 func (t *Tower) Occupy() (end func()) {
 	t.turn <- struct{}{}
 	return func() { <-t.turn }

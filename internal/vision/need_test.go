@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// TestNeed: every tower tells what it takes, and Gemma 3's takes what counting by hand gives.
+// TestNeed: every tower reports its memory, and Gemma 3's equals a count by hand.
 func TestNeed(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if !family.HasTower(c.Projector()) {

@@ -160,8 +160,8 @@ func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string
 	return prompt, add(pending)
 }
 
-// Compute returns the rows of a prompt's pictures. It computes those that are not kept, until ctx ends. progress, which
-// may be nil, gets the work done, and total.
+// Compute returns the rows of a prompt's pictures. It computes those that are not cached, until ctx ends. progress,
+// which may be nil, gets the work done, and total.
 func (t *Tower) Compute(ctx context.Context, prompt *Prompt, progress func(done, total int)) ([]Placed, error) {
 	if !prompt.HasPictures() {
 		return nil, nil

@@ -30,8 +30,8 @@ func gemma3(t *testing.T) *vision.Tower {
 	return open(t, all[i], devices(t)["cpu"])
 }
 
-// TestPrompt: texts and rows of pictures come in order, with what the tower puts around them, and the places that are
-// laid out without computing are those of the rows.
+// TestPrompt: texts and rows of pictures come in order, with the tower's text around them, and the places known without
+// computing are those of the rows.
 func TestPrompt(t *testing.T) {
 	tower := gemma3(t)
 	m := &picture.Marked{Text: "a#b##", Mark: "#", Pictures: []*picture.Image{

@@ -130,8 +130,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// Patches are those of the published processors: pictures stretched as they are, tiles row after row, and what is missing
-// black at the right and below.
+// TestPixels: patches equal those of the published processors: stretched pictures, tiles row after row, and black
+// padding at the right and below.
 func TestPixels(t *testing.T) {
 	const tile, patch = 56, 14
 	normal := func(m *picture.Image, x, y, side int, mean, std float32) []float32 {
@@ -162,7 +162,7 @@ func TestPixels(t *testing.T) {
 	same("gemma4v", views[0].Patches[3], normal(from.Resize(16*views[0].Wide, 16*views[0].High, picture.Bicubic), 0, 16, 16, 0.5, 0.5))
 
 	_, views = told(t, program(t, "llama4", family.TowerLimits{}), 100, 67)
-	padded := from.Crop(0, 0, 2*tile, 2*tile) // it neither grows nor shrinks
+	padded := from.Crop(0, 0, 2*tile, 2*tile) // neither larger nor smaller
 	for i, v := range views[:4] {
 		same(fmt.Sprintf("llama4, tile %d", i), v.Patches[1], normal(padded, i%2*tile+patch, i/2*tile, patch, 0.5, 0.5))
 	}

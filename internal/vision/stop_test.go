@@ -14,8 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// TestStopped: a request that ends in the middle of a picture gets no rows, and the next one gets all; both are told how
-// far the tower is.
+// TestStopped: a request that ends in the middle of a picture gets no rows, and the next one gets all; both get the
+// tower's progress.
 func TestStopped(t *testing.T) {
 	all := visiontest.Cases()
 	c := all[slices.IndexFunc(all, func(c visiontest.Case) bool { return c.Name == "gemma3" })]

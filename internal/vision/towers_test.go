@@ -109,7 +109,7 @@ func onVulkan(t *testing.T) compute.Device {
 	return dev
 }
 
-// TestVulkan: a device that repeats what was recorded gives the rows of each tile.
+// TestVulkan: a device that replays a recording gives the rows of each tile.
 func TestVulkan(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if c.Name != "internvl" {
@@ -128,8 +128,8 @@ func TestVulkan(t *testing.T) {
 	}
 }
 
-// TestShapesOnVulkan: a device that repeats what was recorded gives the rows of pictures of other shapes with as many
-// patches, whose positions and windows are others.
+// TestShapesOnVulkan: a device that replays a recording gives the rows of pictures of other shapes with the same number
+// of patches, but other positions and windows.
 func TestShapesOnVulkan(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if c.Name != "qwen2.5vl_merger" {

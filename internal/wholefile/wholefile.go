@@ -56,7 +56,7 @@ func ReadFrom(f *os.File, most int64) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// ErrTooLarge is the error of a file that has more bytes than its kind may have.
+// ErrTooLarge means that a file has more bytes than its kind may have.
 var ErrTooLarge = errors.New("larger than such a file may be")
 
 func tooLarge(name string, most int64) error {

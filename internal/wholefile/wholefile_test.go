@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A file that is open is read from where it is, and its size says nothing then.
+// TestReadFrom: an open file is read from its position, and its size is ignored.
 func TestReadFrom(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {

@@ -51,7 +51,7 @@ func dll() []byte {
 		Name: [8]uint8{'.', 'e', 'd', 'a', 't', 'a'}, VirtualSize: uint32(len(exports)), VirtualAddress: start,
 		SizeOfRawData: block, PointerToRawData: block, Characteristics: pe.IMAGE_SCN_CNT_INITIALIZED_DATA | pe.IMAGE_SCN_MEM_READ,
 	}
-	dos := [64]byte{0: 'M', 1: 'Z', 60: 64} // the signature lies behind it
+	dos := [64]byte{0: 'M', 1: 'Z', 60: 64} // the signature is after it
 	file := bytes.NewBuffer(nil)
 	put(file, dos, [4]byte{'P', 'E'}, pe.FileHeader{
 		Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: 1, SizeOfOptionalHeader: uint16(binary.Size(optional)),

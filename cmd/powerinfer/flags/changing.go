@@ -21,7 +21,7 @@ func NewChanging(c *cli.Command) Changing { return Changing{c} }
 
 func changing() []cli.Flag { return append(Sampling(), Length()) }
 
-// Names returns the flags' names, one for each.
+// Names returns the flags' names, without aliases.
 func (s Changing) Names() (names []string) {
 	for _, f := range changing() {
 		names = append(names, f.Names()[0])
@@ -40,7 +40,7 @@ func (s Changing) AllNames() (names []string) {
 // IgnoresEnd reports whether generation continues after the end of the text.
 func (s Changing) IgnoresEnd() bool { return s.command.Bool("ignore-eos") }
 
-// MostTokens returns the most tokens of a text as powerinfer.Generation.Max has it, and whether it was given.
+// MostTokens returns the limit on a text's tokens as in powerinfer.Generation.Max, and whether it was given.
 func (s Changing) MostTokens() (n int, given bool) {
 	return MostTokens(s.command.Int("n-predict")), s.command.IsSet("n-predict")
 }
@@ -48,7 +48,7 @@ func (s Changing) MostTokens() (n int, given bool) {
 // Given returns the value of the flag of that name.
 func (s Changing) Given(name string) any { return s.command.Value(name) }
 
-// Value returns the value of the flag of that name, one of Names. It takes the settings of sampling from now, because the
+// Value returns the value of the flag of that name, one of Names. Settings of sampling come from now, because the
 // model's file may advise them.
 func (s Changing) Value(name string, now *powerinfer.Sampling) any {
 	if n, ok := sample.NumberBy(name); ok {
@@ -60,8 +60,8 @@ func (s Changing) Value(name string, now *powerinfer.Sampling) any {
 	return s.command.Value(name)
 }
 
-// Set sets the flag of that name, one of AllNames, and returns how m samples from then on. After an error the flag has
-// its former Value again, unless it collects values.
+// Set sets the flag of that name, one of AllNames, and returns m's new sampling. After an error the flag has its former
+// Value again, unless it collects values.
 func (s Changing) Set(name, value string, now *powerinfer.Sampling, m *powerinfer.Model) (chosen powerinfer.Sampling, err error) {
 	of := slices.IndexFunc(changing(), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	before := fmt.Sprint(s.Value(s.Names()[of], now))

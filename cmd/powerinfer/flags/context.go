@@ -16,8 +16,8 @@ import (
 type ropeFlag struct {
 	name, usage, variable string
 	key                   string               // name after ARCH.rope.
-	value                 func(float64) string // what the key is set to; nil: the number itself
-	least, most           float64              // what is taken
+	value                 func(float64) string // value of the key; nil: the number itself
+	least, most           float64              // accepted range
 }
 
 // ropeFlagTable returns llama.cpp's numbers of rotary embeddings.
@@ -51,7 +51,7 @@ func Rope() []cli.Flag {
 	return About(ContextSubject, flags)
 }
 
-// ReadOverrides returns what the flags change of the file's metadata: --override-kv first, so that flags win.
+// ReadOverrides returns the flags' changes of the file's metadata: --override-kv first, so that flags win.
 func ReadOverrides(c *cli.Command) ([]string, error) {
 	list := slices.Clone(c.StringSlice("override-kv"))
 	if method := c.String("rope-scaling"); method != "" {
@@ -68,7 +68,7 @@ func ReadOverrides(c *cli.Command) ([]string, error) {
 			continue
 		}
 		v := c.Float(f.name)
-		if v == -1 && f.least <= 0 || v == 0 && (f.name == "rope-freq-base" || f.name == "yarn-orig-ctx") { // llama.cpp's ways to say the file's
+		if v == -1 && f.least <= 0 || v == 0 && (f.name == "rope-freq-base" || f.name == "yarn-orig-ctx") { // llama.cpp's values for the file's own
 			continue
 		}
 		if !(v >= f.least && v <= f.most) || math.IsInf(v, 0) {

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// Names of --spec-type. llama.cpp's names for guessing from the text select our ways: guesses change speed only.
+// Names of --spec-type. llama.cpp's names for drafts from the text select ours: drafts change speed only.
 const (
 	DraftAuto   = "auto" // ours, as draft-hot
 	DraftNone   = "none"
@@ -23,13 +23,13 @@ const (
 	DraftDFlash = "draft-dflash"
 )
 
-// draftWays lists them for messages.
+// draftWays lists the names for messages.
 var draftWays = strings.Join([]string{DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftEagle3, DraftDFlash}, ", ") + " or " + DraftNone
 
-// draftHeads are the ways that use heads with files of their own: the heads' architectures by the ways' names.
+// draftHeads maps the names of --spec-type for draft heads to the heads' architectures.
 var draftHeads = map[string]string{DraftEagle3: "eagle3", DraftDFlash: "dflash"}
 
-// Drafts returns the flags that say how many tokens are guessed and checked at a time.
+// Drafts returns the flags that set how many tokens are drafted and checked at a time.
 func Drafts() []cli.Flag {
 	return About(DraftSubject, []cli.Flag{
 		DraftType(), MostDrafts(),
@@ -49,8 +49,7 @@ func MostDrafts() cli.Flag {
 	return &cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: Env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")}
 }
 
-// ReadDrafts returns what Drafts' flags say as powerinfer.Options.Drafts has it. Commands without them guess
-// nothing.
+// ReadDrafts returns the value of powerinfer.Options.Drafts.Most. Commands without the flags draft nothing.
 func ReadDrafts(c *cli.Command) (int, error) {
 	if c.String("spec-type") == "" && !c.IsSet("spec-type") {
 		return -1, nil
@@ -84,12 +83,12 @@ func ReadDrafts(c *cli.Command) (int, error) {
 	return n, nil
 }
 
-// looksUp reports whether a name of --spec-type is of guesses from the text so far.
+// looksUp reports whether a name of --spec-type stands for drafts from the text so far.
 func looksUp(name string) bool {
 	return slices.Contains([]string{DraftAuto, DraftNgram, "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"}, name)
 }
 
-// DraftsBy reports whether --spec-type names a way of guessing.
+// DraftsBy reports whether --spec-type names this way of drafting.
 func DraftsBy(c *cli.Command, way string) bool {
 	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
@@ -103,10 +102,10 @@ func FindsDraft(c *cli.Command) bool {
 	return Has(c, "spec-type") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP) || byHead(c)) && c.Int("spec-draft-n-max") != 0
 }
 
-// byHead reports whether --spec-type names a way of guessing by a head.
+// byHead reports whether --spec-type names a draft head.
 func byHead(c *cli.Command) bool { return DraftsBy(c, DraftEagle3) || DraftsBy(c, DraftDFlash) }
 
-// ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
+// ReadDraftModel reads the flags of the draft model, and the least probability of draft tokens.
 func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err error) {
 	d.Path, d.Devices, least = c.String("model-draft"), c.String("device-draft"), c.Float32("spec-draft-p-min")
 	d.Off = d.Path == "" && !FindsDraft(c)

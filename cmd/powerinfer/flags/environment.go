@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Variable is an environment variable that a flag is read from. One that is set to nothing is not set.
+// Variable is an environment variable that sets a flag. An empty one counts as unset.
 type Variable string
 
 // Env returns the flag's llama.cpp variable, and older or other names for it.

@@ -77,8 +77,8 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 	return read(c, gpuRows(c, o))
 }
 
-// wholeLayers reads a flag for the number of layers that are whole on GPUs; -1 is all. It returns nil if neurons are
-// placed. short is the flag's name in errors.
+// wholeLayers reads a flag for the number of whole layers on GPUs; -1 is all. It returns nil if neurons are placed.
+// short is the flag's name in errors.
 func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 	text := c.String(name)
 	n, err := strconv.Atoi(text)
@@ -96,7 +96,7 @@ func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 // MostBudget bounds --vram-budget and --ram-budget, in GiB.
 const MostBudget = 1 << 20
 
-// budgets reads --vram-budget: bytes, one for all GPUs or one for each; nil where the flag is not given.
+// budgets reads --vram-budget: bytes, one number for all GPUs or one for each; nil if the flag is not given.
 func budgets(c *cli.Command) ([]int64, error) {
 	if !c.IsSet("vram-budget") {
 		return nil, nil
@@ -122,7 +122,7 @@ func ReadBudget(text string) (int64, error) {
 	return int64(v * (1 << 30)), nil
 }
 
-// Statistics returns the flag that names statistics of a model that holds none.
+// Statistics returns the flag that names a file of statistics for a model without them.
 func Statistics() cli.Flag {
 	return &cli.StringFlag{Name: "stats", Usage: "sort neurons hottest first by the `FILE` that profile wrote, for a model that is not prepared; of experts it tells which uses to expect"}
 }

@@ -18,7 +18,7 @@ func RAM() cli.Flag {
 	return &cli.StringFlag{Name: "ram-budget", Category: MemorySubject, Usage: "`GIB` of RAM that the model may take in all; of one that takes more, experts, or neurons of a prepared model, stay on the disk, and RAM keeps those that are used most; default: what is free, less a reserve where weights stay on the disk", Sources: Env("RAM_BUDGET")}
 }
 
-// ReadRAM reads the flag of RAM: bytes; nil where it is not given.
+// ReadRAM reads the flag of RAM in bytes; nil if it is not given.
 func ReadRAM(c *cli.Command) (*int64, error) {
 	if !c.IsSet("ram-budget") {
 		return nil, nil
@@ -46,7 +46,7 @@ func CacheValues() cli.Flag {
 	return &cli.StringFlag{Name: "cache-type-v", Category: MemorySubject, Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: Env("CACHE_TYPE_V"), Action: nearestCache("cache-type-v")}
 }
 
-// nearCaches are llama.cpp's types of keys and values that are not there, and the nearest that are.
+// nearCaches maps llama.cpp's missing types of keys and values to the nearest available ones.
 var nearCaches = map[string]string{"q5_0": "q8_0", "q5_1": "q8_0", "q4_1": "q4_0", "iq4_nl": "q4_0"}
 
 // nearestCache makes the flag of that name choose the nearest available type.

@@ -24,13 +24,13 @@ func Model() []cli.Flag {
 // ModelPath returns the file that -m names, empty for the embedded model.
 func ModelPath(c *cli.Command) (string, error) {
 	path := c.String("model")
-	if path == "" && c.IsSet("model") { // mostly a shell variable that was meant to hold a name
+	if path == "" && c.IsSet("model") { // probably an empty shell variable
 		return "", errors.New("-m names no file; leave it out for the embedded model")
 	}
 	return path, nil
 }
 
-// IsDemo reports whether the embedded model is used, once fetchModel has run.
+// IsDemo reports whether the embedded model is used. FetchModels must have run.
 func IsDemo(c *cli.Command) bool { return c.String("model") == "" }
 
 // Hub returns the flags that choose a model of the Hugging Face hub.

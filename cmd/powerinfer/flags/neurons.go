@@ -31,7 +31,7 @@ func LeaveOut() cli.Flag {
 	return aboutNeurons(&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"})
 }
 
-// Bound returns the flags that have the file's curve choose how neurons are left out.
+// Bound returns the flags that limit the loss by leaving out neurons.
 func Bound() []cli.Flag { return []cli.Flag{MaxKLD(), LeastSameTop()} }
 
 // MaxKLD returns --max-kld, one of the flags of Bound.
@@ -39,14 +39,14 @@ func MaxKLD() cli.Flag {
 	return aboutNeurons(&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons, or experts that would be read from disk, as the measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")})
 }
 
-// LeastSameTop returns --min-same-top, the other.
+// LeastSameTop returns --min-same-top, one of the flags of Bound.
 func LeastSameTop() cli.Flag {
 	return aboutNeurons(&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")})
 }
 
 func aboutNeurons(f cli.Flag) cli.Flag { return About(NeuronSubject, []cli.Flag{f})[0] }
 
-// ReadLeaveOut reads --leave-out, which goes without the flags of Bound.
+// ReadLeaveOut reads --leave-out, which excludes the flags of Bound.
 func ReadLeaveOut(c *cli.Command, bound model.Bound) (o powerinfer.Skip, err error) {
 	v := c.String("leave-out")
 	switch {
@@ -97,7 +97,7 @@ func ReadMaxKLD(c *cli.Command) (float64, error) {
 
 func ReadSparse(c *cli.Command) (model.SparseMode, error) {
 	name := c.String("sparse")
-	if name == "" { // a command that has no such flag, because it chooses
+	if name == "" { // a command without the flag chooses the mode
 		return model.Auto, nil
 	}
 	m, err := model.ParseSparseMode(name)

@@ -1,4 +1,4 @@
-// Package flags holds the flags that several commands share, and what is read from them.
+// Package flags defines the flags that several commands share, and reads their values.
 package flags
 
 import (
@@ -20,7 +20,7 @@ func Engine() []cli.Flag {
 	return About(MemorySubject, slices.Concat(Model(), flagsOf(engineRows(&powerinfer.Options{})), Bound(), Prediction(), Adapters(), Rope(), GPU()))
 }
 
-// A row is a flag, and where its value goes: a pointer, or a function that reads it; nil: elsewhere.
+// row is a flag, and where its value goes: a pointer, or a function that reads it; nil: it is read elsewhere.
 type row struct {
 	flag cli.Flag
 	to   any
@@ -62,7 +62,7 @@ func read(c *cli.Command, rows []row) (err error) {
 		}
 		switch to := r.to.(type) {
 		case *int:
-			if *to = c.Int(name); *to == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
+			if *to = c.Int(name); *to == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's name of the default
 				*to = 0
 			} else if *to < 0 || *to > 1<<30 {
 				err = fmt.Errorf("--%s %d is not a number from 0 to %d", name, *to, 1<<30)
@@ -97,7 +97,7 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	if err != nil {
 		return o, err
 	}
-	if !c.IsSet("ubatch-size") { // more where weights stay on the disk
+	if !c.IsSet("ubatch-size") { // weights on disk need a larger default
 		o.Limits.UBatch = 0
 	}
 	if o.Neurons.Bound, err = ReadBound(c); err != nil {
@@ -150,7 +150,7 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	return o, gpuOptions(c, &o)
 }
 
-// ReadServed returns what ReadOptions returns, for a session in which sequences requests generate at a time.
+// ReadServed returns ReadOptions for a session in which this many requests generate at a time.
 func ReadServed(c *cli.Command, sequences int) (*powerinfer.Options, error) {
 	o, err := ReadOptions(c)
 	o.Limits.Sequences = sequences
@@ -162,14 +162,14 @@ func ReadServed(c *cli.Command, sequences int) (*powerinfer.Options, error) {
 	return &o, err
 }
 
-// Session returns what o and c say, as sessions take it.
+// Session returns the options of o and c in the form of sessions.
 func Session(c *cli.Command, o *powerinfer.Options) (session.Options, error) {
 	so, err := session.OptionsOf(o)
 	so.Engine.Work = c.Bool("metrics")
 	return so, err
 }
 
-// ReadSession returns the options of a session in which sequences requests generate at a time.
+// ReadSession returns the options of a session in which this many requests generate at a time.
 func ReadSession(c *cli.Command, sequences int) (session.Options, error) {
 	o, err := ReadServed(c, sequences)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Sampling returns the flags that choose how the next token is drawn. Where a flag is not given, the model's file decides, else the default.
+// Sampling returns the flags of sampling. Without a flag the model's file decides, else the default.
 func Sampling() []cli.Flag {
 	o := sample.DefaultOptions()
 	list := []cli.Flag{
@@ -46,7 +46,7 @@ func Sampling() []cli.Flag {
 	))
 }
 
-// CheckGeneration refuses values that make no sense, as far as no model is needed for that.
+// CheckGeneration refuses impossible values, as far as it can without a model.
 func CheckGeneration(c *cli.Command) error {
 	if n := c.Int("n-predict"); n < -1 {
 		return fmt.Errorf("--n-predict %d: give a number of tokens, or -1 for until the text or the context ends", n)
@@ -100,8 +100,8 @@ func logitBias(c *cli.Command) (map[int32]float32, error) {
 	return biases, nil
 }
 
-// ReadSampling returns how m's tokens are chosen: as Sampling's flags say, else as the model's file advises. A drawn
-// seed is in it, so that it can be told.
+// ReadSampling returns m's sampling: as Sampling's flags say, else as the model's file advises. It draws a random seed,
+// so that the seed can be shown.
 func ReadSampling(c *cli.Command, m *powerinfer.Model) (sample.Options, error) {
 	i := m.Info()
 	return sampling(c, m.Sampling(), i.Context, i.Vocabulary, m.EndOfText)

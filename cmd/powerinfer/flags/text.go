@@ -16,8 +16,8 @@ func Prompt(c *cli.Command) string {
 	return WithoutEscapes(p)
 }
 
-// WithoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is
-// no escape stays.
+// WithoutEscapes replaces \n, \r, \t, \", \', \\ and \xHH by their characters, as llama.cpp does. Other backslashes
+// stay.
 func WithoutEscapes(p string) string {
 	const from, to = `nrt"'\`, "\n\r\t\"'\\"
 	var b strings.Builder

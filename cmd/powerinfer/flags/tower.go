@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// Tower returns the flags that say by what pictures are shown to the model.
+// Tower returns the flags of the vision tower.
 func Tower() []cli.Flag {
 	return About(PictureSubject, []cli.Flag{
 		&cli.StringFlag{Name: "mmproj", Aliases: []string{"mm", "mmproj-url", "mmu"}, Usage: "GGUF `FILE` that shows pictures to the model, or its name at the Hugging Face hub; default: the one beside the model or in its repository, if there is one", Sources: Env("MMPROJ", "MMPROJ_URL")},

@@ -303,8 +303,8 @@ func damaged(r *rand.Rand, text string) string {
 	return string(b)
 }
 
-// check holds for any answer: its events account for all of it, their sum does not depend on the pieces, calls have
-// arguments that are JSON objects, and where there is no call and no thought, the content is the answer.
+// check holds for any answer: its events cover all of it, their sum does not depend on the pieces, arguments of calls
+// are JSON objects, and without calls and thoughts the content is the answer.
 func check(t *testing.T, f *Format, o Options, text string, pieces []string) {
 	t.Helper()
 	whole, source := parse(f, o, text)

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// ConstraintOptions say which calls an answer may or must have. To force one tool, name it alone and require a call.
+// ConstraintOptions say which calls an answer may or must have. To force one tool, name only that and require a call.
 type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
@@ -21,8 +21,8 @@ type ConstraintOptions struct {
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 
-	// Text is what an answer has to be that is no call. It holds for what comes after the thoughts, unless it is a grammar
-	// that writes their markers itself.
+	// Text constrains answers without calls. It applies after the thoughts, unless it is a grammar that writes their
+	// markers itself.
 	Text grammar.Text
 }
 
@@ -83,7 +83,7 @@ type composer struct {
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
 	bodies    map[*form]grammar.Expr
-	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+	form      *grammar.Expr // form of an answer without calls; nil: any text
 
 	bareMade     *bareValues
 	elementsMade *elementValues
@@ -279,7 +279,7 @@ func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 	}
 }
 
-// calls is one call or several in a form; the first one's opening may be in the prompt.
+// calls is one or several calls in a form; the prompt may have the first one's opening.
 func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	open := grammar.Sequence()
 	if !f.keep {
@@ -291,7 +291,7 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	return c.callsAfter(f, open)
 }
 
-// callsAfter is one call or several; opening opens the first.
+// callsAfter is one or several calls; opening opens the first.
 func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 	body := c.body(f)
 	open, between := grammar.Sequence(), gap
@@ -362,7 +362,7 @@ func (c *composer) one(f *form, tool int) grammar.Expr {
 // special are texts that may be tokens without bytes.
 var special = regexp.MustCompile(`<(?:function|param)\b|<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\]<\]minimax\[>\[|\[BEGIN FINAL RESPONSE\]`)
 
-// split cuts a text into those that may be special tokens and others.
+// split cuts a text into possible special tokens and other texts.
 func split(s string) []string {
 	var parts []string
 	add := func(part string) {
@@ -468,7 +468,7 @@ func (c *composer) python(tool int) grammar.Expr {
 	}), grammar.Literal(")"))
 }
 
-// inOrder is arguments in the order of their parameters, with commas between them, without those that are not required.
+// inOrder is arguments in the order of their parameters, with commas between them; optional ones may be missing.
 func (c *composer) inOrder(params []parameter, argument func(*parameter) grammar.Expr) grammar.Expr {
 	first, later := grammar.Sequence(), grammar.Sequence() // what follows without and with an argument before
 	for i := len(params) - 1; i >= 0; i-- {

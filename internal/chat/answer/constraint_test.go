@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// pieces are tokens beside single bytes: those that end what would go on for long by chance.
+// closings are tokens in addition to single bytes. They end texts that would rarely end by chance.
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
 	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`, "</parameter></function></tool_call>",
@@ -33,7 +33,7 @@ var controls = []string{
 	"<arg_value:opensource>", "<|inner_suffix|>", "<|tool_calls|>", "<|tool_call:begin|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "]<]minimax[>[", "<|eom|>",
 }
 
-// vocabulary has a token for each byte, the closings, the controls where there are any, and the end.
+// vocabulary has a token for each byte, the closings, the controls if any, and the end.
 func vocabulary(t testing.TB, controls []string) (*grammar.Vocabulary, []string) {
 	t.Helper()
 	var tokens [][]byte
@@ -99,8 +99,8 @@ var otherForms = []string{
 	`"tool_call_id": 1`, "=now>\n</function>", `a <|"|> b`, "city: Rome", "|>json type=", "nullish", "I look.\n<atem",
 }
 
-// TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and
-// the call is one of the grammar.
+// TestGrammarsBeginWhereCallsBegin feeds answers with calls to the lazy grammars: everything is allowed before a call,
+// and the call follows the grammar.
 func TestGrammarsBeginWhereCallsBegin(t *testing.T) {
 	tools := testTools
 	for _, special := range [][]string{nil, controls} {
@@ -135,7 +135,7 @@ func TestGrammarsBeginWhereCallsBegin(t *testing.T) {
 	}
 }
 
-// TestTagsMayBeTokens: the tags of MiniCPM5's calls are tokens that stand for no bytes.
+// TestTagsMayBeTokens: the tags of MiniCPM5's calls are tokens without bytes.
 func TestTagsMayBeTokens(t *testing.T) {
 	v, texts := vocabulary(t, []string{"<function", "</function>", "<param", "</param>"})
 	const text = `<function name="get_weather"><param name="city"><![CDATA[a & b]]></param><param name="days">3</param></function><function name="now"></function>`
@@ -277,7 +277,7 @@ func TestLooseSchemasAreTold(t *testing.T) {
 	}
 }
 
-// A strict tool's schema is held to in every part, or refused.
+// TestStrictSchemasAreRefused: a strict tool's schema is enforced in every part, or refused.
 func TestStrictSchemasAreRefused(t *testing.T) {
 	tools := []Tool{{Name: "odd", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"pattern":"(?=x)"}}}`), Strict: true}}
 	_, err := FormatOf(sources["hermes"], true, true).Constraint(t.Context(), ConstraintOptions{Tools: tools})
@@ -341,8 +341,8 @@ func TestPlainCalls(t *testing.T) {
 	}
 }
 
-// TestOtherThoughtsEnd: a model whose template shows one kind of thought and instructs of another ends either before a
-// text that has a schema.
+// TestOtherThoughtsEnd: a model with a template that shows one kind of thought and asks for another ends either before
+// a text with a schema.
 func TestOtherThoughtsEnd(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	f := FormatOf("<thinking> Here are my reasoning steps: [BEGIN FINAL RESPONSE]", true, true)
@@ -368,8 +368,7 @@ func TestTwoToolsOfOneName(t *testing.T) {
 	}
 }
 
-// TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for
-// texts.
+// TestTextsHaveASchema generates random answers that may be calls: the others are valid by the schema for texts.
 func TestTextsHaveASchema(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 2))

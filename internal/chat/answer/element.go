@@ -9,8 +9,8 @@ import (
 // elementItem is the name of a list's elements in MiniMax M3's arguments.
 const elementItem = "item"
 
-// elements reads the members of an object as MiniMax M3 writes them: each is an element with the member's name, objects
-// and lists contain more elements, and a prefix, a token of its own, precedes all tags.
+// elements reads the members of an object in MiniMax M3's form: each is an element with the member's name, objects and
+// lists contain more elements, and a prefix, a separate token, precedes all tags.
 func (p *Parser) elements(prefix string, s shape, depth int) bool {
 	p.arg('{')
 	more := ""

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestElementsFollowSchemas: what is in lists and objects has the type that the tool's schema gives it, and else the one
-// that it looks like.
+// TestElementsFollowSchemas: values in lists and objects have the type of the tool's schema, or else the type that they
+// look like.
 func TestElementsFollowSchemas(t *testing.T) {
 	tools := []Tool{{Name: "put", Parameters: json.RawMessage(`{"type":"object","$defs":{"point":{"type":"object","properties":{"x":{"type":"number"},"name":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}}}}},` +
 		`"properties":{"at":{"$ref":"#/$defs/point"},"all":{"type":"array","items":{"$ref":"#/$defs/point"}},"names":{"type":"array","items":{"type":"string"}},"by":{"type":"object","additionalProperties":{"type":"string"}},` +

@@ -75,7 +75,7 @@ type typing struct {
 	types []string
 }
 
-// beginning returns the first part of a call that is no white space.
+// beginning returns the first part of a call other than white space.
 func (f *form) beginning() part {
 	for _, p := range f.call {
 		if p.kind != partSpace {
@@ -159,7 +159,7 @@ var (
 	firefunction = form{open: "functools", list: true, call: []part{plain}}
 )
 
-// Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a
+// Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, single or in a
 // list, which LFM2 has between markers.
 var (
 	llamaBare     = form{open: "{", first: true, keep: true, between: ";", call: []part{named("name", "parameters")}}
@@ -333,7 +333,7 @@ func dsml(section string) form {
 	}
 }
 
-// The form that models are told if their template knows no tools, and calls as plain objects, which many write instead.
+// The form for models with templates without tools, and calls as plain objects, which many write instead.
 var (
 	generic = form{
 		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// TestTextsBeginAfterThoughts: thoughts are free, and what comes after them is held to the schema or the grammar. Each
-// answer is allowed byte for byte, and none may end before its last one.
+// TestTextsBeginAfterThoughts: thoughts are free, and the text after them follows the schema or the grammar. Each
+// answer is allowed byte by byte, and none may end before its last one.
 func TestTextsBeginAfterThoughts(t *testing.T) {
 	number := grammar.Text{Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
 	lines := grammar.Text{GBNF: "root ::= line\nline ::= \"{\\\"n\\\": 4}\""}
@@ -86,7 +86,7 @@ func TestTextsBeginAfterThoughts(t *testing.T) {
 	}
 }
 
-// TestTextsAreHeld: what is no text of the form is not allowed after a thought, nor is a thought where none is wanted.
+// TestTextsAreHeld: after a thought only texts of the form are allowed. A thought is not allowed if none is wanted.
 func TestTextsAreHeld(t *testing.T) {
 	yes := grammar.Text{GBNF: `root ::= "yes"`}
 	v, texts := vocabulary(t, nil)

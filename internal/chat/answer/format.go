@@ -119,8 +119,8 @@ var signs = []struct {
 }
 
 // FormatOf returns the format of a chat template's source. tools and calls say whether the template shows definitions
-// and calls of tools. Without tools, models are told the generic form, and may write their own nevertheless; without
-// calls, they see the generic form in the conversation.
+// and calls of tools. Without tools, models are told the generic form, but may write their own; without calls, they see
+// the generic form in the conversation.
 func FormatOf(source string, tools, calls bool) *Format {
 	f := &Format{name: "generic"}
 	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
@@ -195,7 +195,7 @@ func (f *Format) opened(prompt string) *thought {
 	return nil
 }
 
-// closed reports whether a prompt ends with the end of a thought, as when the model is told not to think.
+// closed reports whether a prompt ends with the end of a thought, as when the model should not think.
 func (f *Format) closed(prompt string) bool {
 	prompt = strings.TrimRight(prompt, " \t\r\n")
 	return slices.ContainsFunc(f.thoughts, func(t thought) bool { return strings.HasSuffix(prompt, t.close) })

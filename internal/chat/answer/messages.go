@@ -14,10 +14,10 @@ type channels struct {
 	start   string   // beginning of a message, before the role
 	begins  []string // what an answer's header begins with
 	message string   // between a header and a body
-	ends    []string // ends of a body; the next message's beginning is one if the end was forgotten
+	ends    []string // ends of a body, including the next message's beginning, because models may forget the end
 	end     string   // that of a thought
 
-	channel string // text before a channel's name; empty if there are none, and the recipient tells thoughts
+	channel string // text before a channel's name; empty if there are none, and the recipient marks thoughts
 	thought string // the channel or the recipient of thoughts
 	tools   string // text before a tool's name as a recipient
 	form    *form  // form of calls in a body; nil: it is the arguments of one
@@ -65,8 +65,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return "", s, false
 }
 
-// role reports whether a message with that header is a thought, and returns the recipient if that is neither the user
-// nor the model.
+// role reports whether a message with that header is a thought, and returns its recipient, unless that is the user or
+// the model.
 func (c *channels) role(header string) (thought bool, recipient string) {
 	word := func(after string) string {
 		_, text, _ := strings.Cut(header, after)

@@ -119,7 +119,7 @@ func (t *Tool) parameters() []parameter {
 	return out
 }
 
-// take adds the types that a schema allows, without those that it refers to.
+// take adds the types that a schema allows, without those of referenced schemas.
 func (k *kinds) take(s *schema) {
 	if s.Const != nil {
 		s.Enum = append(s.Enum, s.Const)
@@ -148,7 +148,7 @@ func (k *kinds) take(s *schema) {
 	}
 }
 
-// walk visits a schema within root and those that it refers to.
+// walk visits a schema within root and those to which it refers.
 func walk(root, raw json.RawMessage, depth int, visit func(*schema)) {
 	var s schema
 	if depth > maxReference || json.Unmarshal(raw, &s) != nil {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the text that is held back until it is known whether a call begins.
+// Bounds on text held back while it may begin a call.
 const (
 	maxName   = 256  // bytes of a tool's name, of a call's id, of a message's header
 	maxGap    = 64   // bytes of white space before a marker that belong to it
@@ -58,7 +58,7 @@ type Parser struct {
 	buf   []byte // of the text; the part before taken is dropped at times
 	pos   int    // current position
 	taken int    // end of the reported text; the text from there to pos may still belong to a marker
-	end   bool   // there is no more text
+	end   bool   // the text is complete
 
 	call     call
 	holding  bool // the call's arguments are not reported: they may have to be read again
@@ -371,8 +371,8 @@ func (p *Parser) markers(thought bool) ([]string, map[string][]*form) {
 	return markers, calls
 }
 
-// beginning reads what is possible only at the beginning of an answer, or after a thought: a thought, or a call without
-// a marker. It reports whether there was one.
+// beginning reads what can only begin an answer, or follow a thought: a thought, or a call without a marker. It reports
+// whether there was one.
 func (p *Parser) beginning(thoughts []thought) bool {
 	for c, ok := p.peek(); ok && isSpace(c); c, ok = p.peek() {
 		p.pos++

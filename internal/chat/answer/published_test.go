@@ -17,7 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// published are the formats of published templates. Of those that are not named, the test says so.
+// published maps published templates to their formats. The test lists those without an entry.
 var published = map[string]string{
 	"Apriel-1.6-15b-Thinker-fixed":                  "apriel",
 	"Bielik-11B-v3.0-Instruct":                      "hermes",
@@ -62,11 +62,11 @@ var published = map[string]string{
 var weather = json.RawMessage(`{"type":"function","function":{"name":"get_weather","description":"Get the weather","parameters":{"type":"object",` +
 	`"properties":{"city":{"type":"string","description":"City"},"days":{"type":"integer"},"options":{"type":"object"}},"required":["city"]}}}`)
 
-// ends lists what templates write behind an answer.
+// ends lists what templates write after an answer.
 var ends = []string{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<seed:eos>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<sep>", "<|end_of_text|>", "<end_of_turn>", "<|end|>"}
 
-// told are templates that show calls in another form than the one in which a required call is written: the first that
-// the model is told.
+// told maps templates that show calls in another form than that of required calls to the form that the model sees
+// first.
 var told = []string{
 	"Kimi-K2-Thinking", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek-ai-DeepSeek-V3.1", "deepseek-ai-DeepSeek-V3.2", "ibm-granite-granite-3.3-2B-Instruct",
 	"llama-cpp-deepseek-r1",
@@ -104,7 +104,7 @@ func TestPublishedTemplates(t *testing.T) {
 		q := chat.Request{Messages: []chat.Message{user}, Tools: []chat.Tool{weather}, AddGenerationPrompt: true}
 		prompt, err := tmpl.Render(q)
 		if err != nil {
-			continue // Firefunction's needs variables of its own
+			continue // Firefunction needs its own variables
 		}
 		q.AddGenerationPrompt = false
 		q.Messages = append(q.Messages, reply)

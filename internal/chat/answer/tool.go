@@ -13,8 +13,8 @@ type Tool struct {
 	Strict     bool            // a schema that cannot be held to in every part is an error
 }
 
-// Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function
-// alone.
+// Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or only the
+// function.
 func Tools(definitions []json.RawMessage) ([]Tool, error) {
 	type function struct {
 		Name        string

@@ -86,14 +86,14 @@ var around = map[string]struct {
 	"mistral": {`[TOOL_CALLS]write[ARGS]{"path": "a.py", "content": "`, `"}`, []string{"[TOOL_CALLS]now[ARGS]{}"}},
 }
 
-// TestTextsThatHoldTags: an argument that holds the texts by which its own format ends stays whole, by itself, among
-// other calls, in pieces, and under the grammars of calls that may come and of those that must.
+// TestTextsThatHoldTags: an argument that contains the end markers of its own format stays complete, by itself, among
+// other calls, in pieces, and under the grammars of optional and required calls.
 func TestTextsThatHoldTags(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	v, texts := vocabulary(t, nil)
 	for format, a := range around {
 		f := FormatOf(sources[format], true, true)
-		var states []func() *grammar.State // where a call may come, and where it must
+		var states []func() *grammar.State // for an optional call, and for a required one
 		for _, required := range []bool{false, true} {
 			c := constraint(t, f, ConstraintOptions{Tools: writeTools, Required: required, Plain: true})
 			compiled, err := c.Grammar.Compile(v)
@@ -137,7 +137,7 @@ func TestTextsThatHoldTags(t *testing.T) {
 	}
 }
 
-// TestHeldToRequired: a call cannot end without the arguments that it needs, whatever its texts hold.
+// TestHeldToRequired: a call cannot end without its required arguments, whatever its texts contain.
 func TestHeldToRequired(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	for _, k := range []struct{ format, text string }{
@@ -181,7 +181,7 @@ func TestQuotesClose(t *testing.T) {
 	}
 }
 
-// TestCallsAsModelsWriteThem: what models write instead of the forms that their templates show.
+// TestCallsAsModelsWriteThem: forms that models write instead of those that their templates show.
 func TestCallsAsModelsWriteThem(t *testing.T) {
 	rome, now := tc("get_weather", `{"city":"Rome"}`), tc("now", `{}`)
 	const object = `{"name":"get_weather","arguments":{"city":"Rome"}}`
@@ -245,7 +245,7 @@ func TestCallsAsModelsWriteThem(t *testing.T) {
 	}
 }
 
-// TestRequiredCallsEndThoughts: a call that must come may end a thought, and a mention of its beginning does not.
+// TestRequiredCallsEndThoughts: a required call may end a thought, and a mention of its beginning does not.
 func TestRequiredCallsEndThoughts(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	const call = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>"

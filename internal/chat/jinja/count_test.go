@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// few are bounds that a template meets soon, so that what is not counted shows.
+// few are bounds that a template soon reaches, to find anything that is not counted.
 var few = Limits{Steps: 500_000, Output: 16 << 20, Memory: 32 << 20}
 
-// TestReadingCounts: reading a long value takes steps or memory, whatever reads it, so that no loop of it goes on for
+// TestReadingCounts: reading a long value takes steps or memory, whatever reads it, so that no loop over it runs for
 // long.
 func TestReadingCounts(t *testing.T) {
 	const set = "{% set s = 'a ' * 500000 %}{% set w = 'A' * 1000000 %}{% set l = [0] * 100000 %}{% set k = ((s, 1), 2) %}" +
@@ -31,7 +31,7 @@ func TestReadingCounts(t *testing.T) {
 	}
 }
 
-// TestMemoryCounts: what a template makes is counted before it has grown far beyond the bound.
+// TestMemoryCounts: memory of a template is counted before it grows far beyond the bound.
 func TestMemoryCounts(t *testing.T) {
 	const most = 8 // times the bound that a rendering may have allocated in all: intermediate copies, and one value too many
 	keys := func(n int) string {
@@ -69,7 +69,7 @@ func TestMemoryCounts(t *testing.T) {
 	}
 }
 
-// TestLongWords: breaking a word that is longer than many lines takes a time in proportion to it.
+// TestLongWords: breaking a word longer than many lines takes a time in proportion to it.
 func TestLongWords(t *testing.T) {
 	tmpl, err := Parse("{{ ('é-' * 250000)|wordwrap(1) }}")
 	if err != nil {

@@ -103,7 +103,7 @@ func (r *render) items(v Value) ([]Value, error) {
 	return items, err
 }
 
-// copied is items, with memory of its own.
+// copied is items in separate memory.
 func (r *render) copied(v Value) ([]Value, error) {
 	items, err := r.items(v)
 	if err == nil {

@@ -140,7 +140,7 @@ func (l *loop) call(c *call) (Value, error) {
 	return s, err
 }
 
-// A recursion is one call of a recursive loop.
+// recursion is one call of a recursive loop.
 type recursion struct {
 	loop *loop
 	over Value

@@ -34,7 +34,7 @@ func (s *scope) slot(name string) int {
 	return i
 }
 
-// A parser turns tokens into nodes. The grammar is Jinja2's; each method names its part.
+// parser turns tokens into nodes. The grammar is Jinja2's; each method names its part.
 type parser struct {
 	src    string
 	tokens []token

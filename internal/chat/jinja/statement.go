@@ -174,7 +174,7 @@ func (n *captureNode) exec(r *render, f *frame) (signal, error) {
 	return 0, nil
 }
 
-// applyChain applies filters to a value that is no expression.
+// applyChain applies filters to a value.
 func applyChain(r *render, f *frame, e expr, v Value) (Value, error) {
 	n, ok := e.(*filterNode)
 	if !ok {

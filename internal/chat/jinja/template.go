@@ -58,8 +58,8 @@ func (t *Template) Names(name string) bool {
 	return ok
 }
 
-// Render renders the template with the variables of vars, and neither changes nor keeps their values. Errors are of
-// type *Error.
+// Render renders the template with the variables of vars. It neither changes nor keeps their values. Errors are of type
+// *Error.
 func (t *Template) Render(vars *Dict, o Options) (string, error) {
 	r := &render{src: t.src, limits: o.Limits.filled(), now: o.Now, filters: filters, tests: tests, methods: stringMethods}
 	if r.now == nil {
@@ -98,7 +98,7 @@ func newFrame(s *scope, parent *frame) *frame {
 	return f
 }
 
-// A render is one rendering of a template.
+// render is one rendering of a template.
 type render struct {
 	src           string
 	limits        Limits

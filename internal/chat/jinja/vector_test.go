@@ -61,7 +61,7 @@ func kindOf(python string) error {
 // late reports whether Python names an error only TemplateRuntimeError, which may be of several kinds.
 func late(python string) bool { return strings.HasPrefix(python, "TemplateRuntimeError") }
 
-// TestVectors renders each template of testdata as Jinja2 did, and fails where it failed.
+// TestVectors renders each template of testdata as Jinja2 did, and fails if Jinja2 failed.
 func TestVectors(t *testing.T) {
 	vars, all := readVectors(t)
 	for _, v := range all {

@@ -154,7 +154,7 @@ func (d *Device) Name() string {
 
 // Usage implements compute.Device. Only short steps leave cores to other programs.
 func (d *Device) Usage() compute.Usage {
-	return compute.Usage{Units: d.units.usage(), Yielded: d.decode.Yielded(), Threads: d.decode.Threads()}
+	return compute.Usage{Units: d.units.usage(), Yielded: d.decode.Yielded(), Threads: d.decode.Threads(), Unread: d.units.unread}
 }
 
 // Close stops the workers and frees all memory, weights included.

@@ -32,7 +32,7 @@ func (s *store) readAhead(tokens int) {
 			}
 		}
 		for u := int32(0); u < int32(b.units) && read < max(1, b.class.slots/aheadShare); u++ {
-			if b.slot(u) == residency.Absent && likely(u) {
+			if b.slot(u) == residency.Absent && likely(u) && !b.unread[u] {
 				if !s.ahead(b, u) {
 					break
 				}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ type stepReader struct {
 	content []byte
 	reads   int // of what was needed
 	later   []*disk.Piece
+	failed  error // of every read from now on
 }
 
 func (r *stepReader) Read(pieces ...*disk.Piece) {
@@ -27,7 +29,13 @@ func (r *stepReader) Read(pieces ...*disk.Piece) {
 	}
 }
 
-func (r *stepReader) give(p *disk.Piece) { p.Done(r.content[p.Offset:][:p.Bytes], nil) }
+func (r *stepReader) give(p *disk.Piece) {
+	if r.failed != nil {
+		p.Done(nil, r.failed)
+		return
+	}
+	p.Done(r.content[p.Offset:][:p.Bytes], nil)
+}
 
 func (r *stepReader) Later(pieces ...*disk.Piece) { r.later = append(r.later, pieces...) }
 
@@ -167,6 +175,37 @@ func TestGuesses(t *testing.T) {
 	}
 	if s.use.Reads-256 != 8 { // after the first 128 units
 		t.Errorf("%d reads counted", s.use.Reads)
+	}
+}
+
+// TestGuessCannotBeRead: a guess that cannot be read fails no step, and its error is kept. The unit is read again only when
+// a step needs it, which fails if it still cannot be read.
+func TestGuessCannotBeRead(t *testing.T) {
+	s, r := newSteppedStore(t, 128, 128) // slots have units 0 to 63 of both
+	b := s.bundles[1]
+	r.failed = errors.New("not in a test")
+	for tries, want := range []int{2, 0} { // parts of the unit
+		s.guess(b, []int32{105})
+		if len(r.later) != want {
+			t.Errorf("%d reads of a guess that failed %d times", len(r.later), tries)
+		}
+		for len(r.later) > 0 {
+			r.next()
+		}
+		hold(t, s, r, b, 1)
+	}
+	if s.unread != r.failed {
+		t.Errorf("the error %v is kept, want %v", s.unread, r.failed)
+	}
+	s.begin(b, []int32{105}, []int32{1})
+	if _, err := s.take(0, 1); err != r.failed {
+		t.Errorf("a step that needs the unit: %v", err)
+	}
+	s.abandon(0)
+	r.failed = nil
+	hold(t, s, r, b, 105)
+	if len(b.unread) > 0 {
+		t.Error("the unit was read, and counts as one that cannot be read")
 	}
 }
 

@@ -184,11 +184,15 @@ func (s *store) finish(l *load) {
 	cache, n := l.b.class.cache, l.b.first+l.unit
 	l.b.loads[l.unit] = nil
 	s.under--
+	delete(l.b.unread, l.unit)
 	switch err := l.failed.Swap(nil); {
 	case err != nil:
 		cache.Drop(n)
 		s.lose(l.b, l.unit)
-		if !l.guess {
+		l.b.unread[l.unit] = true
+		if l.guess {
+			s.unread = cmp.Or(s.unread, *err)
+		} else {
 			s.failed = cmp.Or(s.failed, *err)
 		}
 		if s.b == l.b {

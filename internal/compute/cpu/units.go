@@ -48,6 +48,7 @@ type store struct {
 	keep     []int32 // scratch: units that are held for the moment
 
 	failed   error // error of reading a unit that is needed
+	unread   error // the first error of reading a guess
 	under    int   // loads that have not been finished
 	finished []*load
 	unused   []*load
@@ -100,7 +101,8 @@ type bundle struct {
 	next  *bundle // the one that was bundled after this one, or nil
 	// The units that are or were being read for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
-	kept    []int32 // units that are held until the bundle's turn, because readAhead expects them to be used
+	kept    []int32        // units that are held until the bundle's turn, because readAhead expects them to be used
+	unread  map[int32]bool // units that could not be read: only steps that need them try again
 
 	slotted []compute.Matrix    // the parts, with slots for units
 	whole   [][]compute.Matrix  // for bundles of neurons: the parts in each of the store's whole layers
@@ -155,7 +157,7 @@ const readDepth = 128
 // Bundle implements compute.Device.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	s := d.units
-	b := &bundle{prior: prior}
+	b := &bundle{prior: prior, unread: map[int32]bool{}}
 	for _, m := range parts {
 		p := mem(m).disk
 		if p == nil {
@@ -292,6 +294,9 @@ func (s *store) guess(b *bundle, units []int32) {
 	for _, u := range units {
 		if cache.Guesses() == 0 {
 			break
+		}
+		if b.unread[u] {
+			continue
 		}
 		if slot, _, ok := cache.Guess(b.first + u); ok {
 			s.read(b, u, slot, true)

@@ -72,7 +72,7 @@ const (
 	shorter        = 200  // positions of sequence 1
 )
 
-// lonely names scripts that also play every token alone.
+// lonely names scripts that also play every token by itself.
 const lonely = "positions alone"
 
 func attentionScripts() (all []script) {
@@ -322,8 +322,8 @@ func kindScripts() (all []script) {
 	return all
 }
 
-// pictures are places in which rows of pictures stand among text, and what the rows see: text what is before it, a
-// picture's rows each other, too, as far as they are in the step or the cache.
+// pictures are places of rows of pictures in a text, and what the rows see: text sees what is before it. A picture's
+// rows also see each other, as far as they are in the step or the cache.
 func pictures() (places []token, bounds []compute.Bounds) {
 	places = append(span(0, 240, 60), append(span(1, 50, 40), span(0, 500, 30)...)...)
 	for _, p := range places {
@@ -372,7 +372,7 @@ func farScripts() (all []script) {
 	return all
 }
 
-// playFar has a cache of its own, with pages out of order.
+// playFar has its own cache, with pages out of order.
 func playFar(s *stage, h heads) {
 	pages := (s.all + compute.PagePositions - 1) / compute.PagePositions
 	c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{h.shape()}, Pages: pages})
@@ -463,8 +463,8 @@ func loadScript(t compute.KVType) script {
 	}}
 }
 
-// undecided makes blocks of keys hard to round. A block's scale is half way between two halves, or one ulp from there,
-// and so are many of its elements between two quants of Q8_0 or Q4_0. A division that is one ulp off rounds them
+// undecided makes blocks of keys hard to round. A block's scale is half way between two F16, or one ulp from there, and
+// so are many of its elements between two quants of Q8_0 or Q4_0. A division that is one ulp off rounds them
 // differently.
 func undecided(keys []float32) {
 	near := func(x float32, i int) float32 { return math.Float32frombits(math.Float32bits(x) + uint32(i%3) - 1) }
@@ -551,7 +551,7 @@ func nearPagesScript() script {
 func movePageScript(n, w cacheTypes) script {
 	narrow := compute.KVShape{Heads: 2, Key: 64, Value: 64, KeyType: n.key, ValueType: n.value}
 	wide := compute.KVShape{Heads: 1, Key: 32, Value: 16, KeyType: w.key, ValueType: w.value}
-	const stored, kept = 100, 90 - compute.PagePositions // positions; of the second page those that are moved
+	const stored, kept = 100, 90 - compute.PagePositions // positions; those of the second page are moved
 	return script{name: fmt.Sprintf("MovePage/all layers/%v %v", n, w), tokens: 1, play: func(s *stage) {
 		c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{narrow, wide, narrow}, Pages: 5})
 		s.must(err)

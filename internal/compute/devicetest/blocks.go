@@ -133,7 +133,7 @@ func compress(c *compute.Cache, out compute.Tensor, bias *compute.Vector, of *bl
 	return compute.Compress{Out: out, Cache: c, Layer: openPart, Bias: bias, Block: of.every, At: 8, Overlap: of.overlap}
 }
 
-// moveRowsScript: pages of layers that keep the keys of blocks alone are copied, read and written like others, and have
+// moveRowsScript: pages of layers that store only keys of blocks are copied, read and written like others, and have
 // fewer rows.
 func moveRowsScript() script {
 	return script{name: "Blocks/pages are moved", tokens: 1, play: func(s *stage) {

@@ -14,7 +14,7 @@ func byHeadScripts() (all []script) {
 		typ               quant.Type
 		heads, rows, cols int
 	}{{quant.F32, 3, 5, 24}, {quant.F16, 5, 70, 64}, {quant.BF16, 2, 33, 40}, {quant.Q8_0, 4, 40, 64}, {quant.Q4_0, 3, 32, 96}, {quant.Q4_K, 2, 100, 512}, {quant.F16, 1, 9, 16}} {
-		for _, n := range []int{5, 33} { // one token alone is a step of each, too
+		for _, n := range []int{5, 33} { // a single token is a step of each, too
 			for _, gap := range []int{0, 7} {
 				name := fmt.Sprintf("MatMulByHead/%s/%d heads of %d by %d, %d apart/%d tokens", c.typ, c.heads, c.rows, c.cols, gap, n)
 				all = append(all, script{name: name, tokens: n, play: func(s *stage) {

@@ -32,7 +32,7 @@ func connectionScripts() (all []script) {
 
 func playConnectionWeights(s *stage, streams int) {
 	for parts, cols := range []int{streams, 2 * streams, (2 + streams) * streams} {
-		if parts > 0 && cols == streams || parts == 2 && cols == 2*streams { // one stream has no such form of its own
+		if parts > 0 && cols == streams || parts == 2 && cols == 2*streams { // one stream has no separate form
 			continue
 		}
 		products := s.normal(s.all * cols)

@@ -28,19 +28,19 @@ import (
 // seed makes every script's numbers, together with its name.
 const seed = 20
 
-// script is one case. It draws its numbers from the stage, so that they are the same on every device.
+// script is one case. Its numbers come from the stage, so that they are the same on every device.
 type script struct {
 	name   string // verb/…; the first two parts name its group
 	tokens int    // tokens of the step
 	whole  bool   // its rows are not tokens, so it cannot be played with some of them
-	each   bool   // every token is also played alone
+	each   bool   // every token is also played by itself
 
 	rough       bool // long steps may be computed another way than short ones: see Promise
 	few         int  // tokens of the longest short step; 0 where steps of any length must agree
 	kinds       bool // tokens of running sequences may be computed another way than tokens of prompts: see compute.Params
 	halves      bool // long steps' products may be computed in halves: see Promise
 	bfloats     bool // prompts' products may be computed in bfloat16: see Promise
-	pinnedApart bool // weights that stay where they are may be multiplied another way
+	pinnedApart bool // pinned weights may be multiplied in another way
 
 	turn, turns int // its place among the scripts that take turns with the ways to play them, and their number
 	play        func(s *stage)
@@ -153,9 +153,8 @@ type Family []func(t *testing.T) compute.Device
 // Promise lists properties of a device beyond the definitions of the verbs.
 type Promise struct {
 	// Few is the most tokens of a step in which a feed-forward layer by neuron gives every token the bytes of the token
-	// alone. Longer steps may go through matrix products over the union of their sets. With 0 steps of any length give
-	// every token the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see
-	// compute.Params.
+	// alone. Longer steps may use matrix products over the union of their sets. 0 means steps of any length, if the
+	// token is of a prompt in both, or of a running sequence in both: see compute.Params.
 	Few int
 	// Halves says that in longer steps matrix products may also be computed in halves: quantised weights and all
 	// activations are rounded to halves with the range of a token, and sums have another order than in steps of fewer
@@ -229,7 +228,7 @@ func (p Promise) run(t *testing.T, s selection, families ...Family) {
 	})
 }
 
-// subject is a device and what scripts prepared on it for those that follow.
+// subject is a device with the state that scripts leave for later ones.
 type subject struct {
 	compute.Device
 	prepared map[string]any
@@ -333,11 +332,11 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// leastPlayed is the least number of the scripts that take turns to be played in each of the other ways, where there
-// are that many.
+// leastPlayed is the least number of scripts, if there are that many, that are played in each of the ways that scripts
+// take turns with.
 const leastPlayed = 4
 
-// inTurn returns the playings out of all that it is sc's turn to be played in.
+// inTurn returns those of all playings whose turn it is for sc.
 func (sc *script) inTurn(all ...playing) (own []playing) {
 	if sc.turns == 0 || len(all) == 0 {
 		return all
@@ -350,10 +349,10 @@ func (sc *script) inTurn(all ...playing) (own []playing) {
 }
 
 // others returns the further ways to play sc, besides all tokens as a prompt: pinned, and, if it makes a difference,
-// all tokens or some as tokens of running sequences; and steps with only some of the tokens: one alone, two apart, the
-// first nine, the longest that agrees with them, and, if it makes a difference, the last and the first twelve as tokens
-// of running sequences. Scripts take turns with these ways, because on some devices long steps of all of them take
-// minutes, and each length of a step compiles its own shaders.
+// with all tokens or some as tokens of running sequences. Steps with only some of the tokens are: one alone, two apart,
+// the first nine, the longest that agrees with them, and, if it makes a difference, the last and the first twelve as
+// tokens of running sequences. Scripts take turns with these ways, because on some devices long steps of all of them
+// take minutes, and each length of a step compiles its own shaders.
 func (sc *script) others() []playing {
 	n := sc.tokens
 	some := func(decode int, step ...int32) playing { return playing{step: step, decode: decode} }
@@ -431,7 +430,7 @@ func (sc *script) rowOf(p playing, w output, r int) int {
 	return int(p.step[r])
 }
 
-// compare holds p to want, of the whole step, within bounds.
+// compare compares p with the whole step's outputs want, within bounds.
 func (sc *script) compare(p playing, want []output, bounds [][][]float64) error {
 	for i, w := range want {
 		if w.total && len(p.step) < sc.tokens {
@@ -457,7 +456,7 @@ func (sc *script) compare(p playing, want []output, bounds [][][]float64) error 
 	return nil
 }
 
-// alike reports whether p and q must agree to the byte on the tokens that they share.
+// alike reports whether p and q must have the same bytes for the tokens that they share.
 func (sc *script) alike(p, q playing) bool {
 	if sc.pinnedApart && p.pinned != q.pinned {
 		return false
@@ -471,7 +470,7 @@ type shared struct {
 	decode bool
 }
 
-// sameBytes holds p to q where they must agree.
+// sameBytes compares p with q where they must agree.
 func (sc *script) sameBytes(p, q playing) error {
 	if !sc.alike(p, q) {
 		return nil

@@ -164,7 +164,7 @@ func (f lastNeuronLost) Matrix(src compute.Source, use compute.Use) (*compute.Ma
 	return f.Device.Matrix(src, use)
 }
 
-// TestFaults: the suite finds what it is there to find.
+// TestFaults: the suite finds faults of every kind.
 func TestFaults(t *testing.T) {
 	verbs := func(wrong func(compute.Verbs, *compute.Params, compute.Op)) compute.Device {
 		return faulty{ref.New(), wrong}

@@ -36,7 +36,7 @@ func playClamped(s *stage, cols int, gated bool) {
 	})
 }
 
-// expertCase is one Experts.
+// expertCase is one Experts operation.
 type expertCase struct {
 	gate, up, down  quant.Type
 	embd, ff        int
@@ -49,7 +49,7 @@ type expertCase struct {
 	together, apart bool // all tokens choose the same experts, or each its own as far as there are
 	tabled          bool // matrices hold some of the experts only, by a table
 	exact           bool
-	predicted       int   // tenths of the neurons that predictors choose; 0: there are none. What is chosen for no token is no number
+	predicted       int   // tenths of the neurons that predictors choose; 0: there are no predictors. Neurons that no token chooses are NaN
 	zeros           zeros // neurons with gates, or ups without a gate, far below zero; all others are far above. Only for biased layers
 }
 
@@ -58,7 +58,7 @@ type zeros int
 
 const (
 	someZeros zeros = iota // as it comes
-	mostZeros              // but every tenth; what multiplies their gates is no number
+	mostZeros              // except every tenth; the factors of their gates are NaN
 	allZeros
 	noZeros
 )
@@ -110,7 +110,7 @@ func expertScripts() (all []script) {
 			add(typ.String()+"/ungated", 5, ungated)
 		}
 	}
-	for _, n := range []int{5, 33} { // one token alone is a step of each, too
+	for _, n := range []int{5, 33} { // a single token is a step of each, too
 		c := same(quant.Q4_0, expertCase{embd: 64, ff: 96, used: 3, n: 8, gated: true, act: silu})
 		with := func(change func(c *expertCase)) expertCase {
 			changed := c
@@ -260,8 +260,8 @@ type expertLayers struct {
 	by     float64
 }
 
-// table has every third expert nowhere, the last where there is no place, and the others in no order, with a place that
-// holds none.
+// table has no place for every third expert, nor for the last one. The others are in no order, and one place holds
+// none.
 func (c *expertCase) table() *compute.ExpertTable {
 	if !c.tabled {
 		return nil
@@ -376,7 +376,7 @@ func (c *expertCase) chosenSometimes(i int) bool {
 	return false
 }
 
-// openNeurons has biases make those neurons zero that are to be, and those no numbers that are never chosen.
+// openNeurons chooses biases that make the intended neurons zero, and NaN those that are never chosen.
 func (l *expertLayers) openNeurons(gateBias, upBias []float32) {
 	for e := range l.n {
 		firstGate, firstUp := l.w.First(e, l.ff)

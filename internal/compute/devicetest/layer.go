@@ -24,7 +24,7 @@ type layer struct {
 // downs holds the part of all tokens' bounds that follows from the down projection's weights.
 type downs struct {
 	largest        []float64 // |down| of every output [embd]
-	bfloat, halves []float64 // the distances of the numbers that weights are rounded to, or nil where they are not [as the weights]
+	bfloat, halves []float64 // rounding steps of the weights, or nil if they are not rounded [as the weights]
 }
 
 // distances between the numbers that weights are rounded to, or nil if they are not rounded [as the weights]
@@ -33,7 +33,7 @@ type coefficient struct {
 	a              float64
 	variance       float64 // of a, from the rounding of its operands
 	top            float64 // the largest |down| of its row in the current block of outputs
-	bfloat, halves float64 // the distances of the numbers that a is rounded to, where it is
+	bfloat, halves float64 // rounding steps of a, if it is rounded
 }
 
 // bound adds up, for each output of token t, the variances that rounding gives its terms a_i·d_i.
@@ -79,7 +79,7 @@ func (l *layer) boundOf(bounds, masses []float64, t int) {
 	}
 }
 
-// projection returns what is the same for all tokens.
+// projection returns the values that all tokens share.
 func (l *layer) projection() *downs {
 	if l.downs != nil {
 		return l.downs
@@ -143,7 +143,7 @@ func (l *layer) rounding(c coefficient, d float64, by *downs, at int, mostA, mos
 	return squares / uniform
 }
 
-// coefficients returns the neurons of token t's set, except those that are zero however operands are rounded.
+// coefficients returns the neurons of token t's set, except those that are zero for every rounding of operands.
 func (l *layer) coefficients(t int) (of []coefficient) {
 	x := l.x[t*l.embd:][:l.embd]
 	up, gate := newRounding(l.upW), (*rounding)(nil)

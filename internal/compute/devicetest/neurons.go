@@ -133,7 +133,7 @@ func (s *stage) predictor(typ quant.Type, n, cols, neurons int, chosen func(i, q
 	return x, s.matrix(typ, n*rank, cols, fc1, use), s.matrix(typ, n*neurons, rank, fc2, use)
 }
 
-// playThreshold has logits that are small integers: a logit equal to the threshold is in.
+// playThreshold uses logits that are small integers: a logit equal to the threshold is included.
 func playThreshold(s *stage, threshold float32) {
 	const neurons = 9
 	identity, fc2 := make([]float32, 16), make([]float32, neurons*4)
@@ -177,7 +177,7 @@ func playSetViews(s *stage) {
 	members(s, "none", set)
 }
 
-// sparseCase is one SparseFFN.
+// sparseCase is one SparseFFN operation.
 type sparseCase struct {
 	gate, up, down quant.Type
 	embd, ff       int
@@ -212,7 +212,7 @@ func sparseScripts() (all []script) {
 		return c
 	}
 	by := sets()
-	for _, n := range []int{5, 33, 70} { // one token alone is a step of each, too
+	for _, n := range []int{5, 33, 70} { // a single token is a step of each, too
 		for _, typ := range quant.Types() {
 			if typ.Like() != typ {
 				c := sparseCase{embd: 512, ff: 96, gated: true, act: relu}

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// numberlessScripts check that NaN stays NaN through every activation, including those that give zeros. NaN is refused
-// when it reaches the logits; as a zero it would count as a neuron that is not active.
+// numberlessScripts check that NaN stays NaN through every activation, including those that give zeros. NaN in the
+// logits is refused; as a zero it would be an inactive neuron.
 func numberlessScripts() (all []script) {
 	for _, act := range slices.Concat(activations(), alone()) {
 		for _, gated := range []bool{false, true} {

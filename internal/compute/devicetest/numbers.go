@@ -21,10 +21,10 @@ const (
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
-	// halfBits are the bits of the significand of a half. halfRange is the number of bits between a token's largest
-	// element and the unit of the smallest halves.
+	// halfBits are the bits of the significand of F16. halfRange is the number of bits between a token's largest
+	// element and the unit of the smallest F16.
 	halfBits, halfRange = 11, 38
-	// largestHalf, as a token's largest element, makes the unit 2^-24, the unit of the smallest halves.
+	// largestHalf, as a token's largest element, makes the unit 2^-24, the unit of the smallest F16.
 	largestHalf = 1 << (halfRange - 24)
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
@@ -59,7 +59,7 @@ const (
 	tiny = 1e-28
 )
 
-// exact: the result is one number, rounded once.
+// exact bounds results that are one number, rounded once.
 func exact(bounds []float64, _ []float32, _ int) { clear(bounds) }
 
 // within returns the same for every element.
@@ -99,7 +99,7 @@ type rounding struct {
 	w      weight
 	x      []float32 // [w.Cols]
 	xSteps []float64 // [w.Cols] between the numbers that x is rounded to
-	wSteps []float64 // [w.Rows, w.Cols] between those that weights are rounded to, or nil where they are multiplied as they are
+	wSteps []float64 // [w.Rows, w.Cols] rounding steps of the weights, or nil if they are not rounded
 }
 
 func newRounding(w weight) *rounding {
@@ -126,7 +126,7 @@ func (w weight) steps() []float64 {
 	return steps
 }
 
-// token goes on to another token, x [w.Cols].
+// token continues with another token, x [w.Cols].
 func (r *rounding) token(x []float32) {
 	r.x = x
 	switch {
@@ -148,8 +148,8 @@ func (r *rounding) token(x []float32) {
 	}
 }
 
-// row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it. Weights of a
-// block of few values share the error of their rounding to bfloat16, which is no noise then: its sum counts, too.
+// row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it. In a block of
+// few values, weights share the error of rounding to BF16. This is not noise, so its sum counts, too.
 func (r *rounding) row(i int) (y, mass, variance float64) {
 	at, shift := i*r.w.Cols, 0.0
 	bfloats := r.w.bfloats && r.w.Type.Quantised()
@@ -281,7 +281,7 @@ func columns(t quant.Type) []int {
 	return []int{256, 512, 768}
 }
 
-// wideFor returns the length of rows of type t that end with part of a superblock, where they can.
+// wideFor returns the length of rows of type t that end with part of a superblock, if the type allows this.
 func wideFor(t quant.Type) int {
 	switch n := t.BlockElems(); {
 	case n == quant.QKK:
@@ -392,7 +392,7 @@ func ofAttention() []compute.Activation {
 	return []compute.Activation{{Kind: compute.Logistic}, {Kind: compute.Softplus}}
 }
 
-// alone returns the nonlinearities that only Activate computes.
+// alone returns the activations that only Activate computes.
 func alone() []compute.Activation {
 	return append(ofAttention(), compute.Activation{Kind: compute.Identity}, compute.Activation{Kind: compute.XIELU, Slope: 0.5, Limit: -1e-6, Above: 0.8, Below: 1.3},
 		compute.Activation{Kind: compute.GELUErf}, compute.Activation{Kind: compute.GELUQuick})

@@ -117,8 +117,8 @@ func (c *recurrentCase) spec(slots int) compute.CacheSpec {
 	return compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 16}, {State: size}}, Pages: 1, States: slots}
 }
 
-// playRecurrent computes a layer in one step, and in as many as there are rows, a row of a sequence each: both give the
-// same bytes, and the same state.
+// playRecurrent computes a layer in one step, and in one step for each row of a sequence: both give the same bytes, and
+// the same state.
 func playRecurrent(s *stage, c recurrentCase) {
 	w := s.recurrentWeights(&c)
 	sequences := len(c.rows)

@@ -123,7 +123,7 @@ func (c *recorder) Do(op compute.Op) {
 	c.to.Do(op)
 }
 
-// Foresee and ForeseeExperts pass guesses on, which are no operations.
+// Foresee and ForeseeExperts forward predictions, which are not operations.
 func (c *recorder) Foresee(g compute.Guess)              { c.to.Foresee(g) }
 func (c *recorder) ForeseeExperts(g compute.ExpertGuess) { c.to.ForeseeExperts(g) }
 

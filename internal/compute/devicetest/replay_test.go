@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestReplay: a body that decides by anything but its segment is found out, and one that does not is let through.
+// TestReplay: a body that depends on anything but its segment is detected, and one that does not passes.
 func TestReplay(t *testing.T) {
 	const n, cols = 3, 4
 	dev := Replay(ref.New())
@@ -62,7 +62,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.fault)
 		}
 	}
-	// A branch on what lies in a tensor, as a careless model would have it.
+	// A branch on the content of a tensor, as a careless model would have.
 	branching := func(v compute.Verbs) {
 		v.Embed(x, table)
 		if seen++; seen%2 == 0 {

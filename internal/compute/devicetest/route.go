@@ -72,7 +72,7 @@ func routeScripts() (all []script) {
 			}
 		}
 	}
-	const heads, head, n = 6, 24, 33 // rows of heads, each with a logit of its own
+	const heads, head, n = 6, 24, 33 // rows of heads, each with its own logit
 	for _, act := range ofAttention() {
 		all = append(all, script{name: fmt.Sprintf("GateRows/%s/%d heads of %d/%d tokens", named(act), heads, head, n), tokens: n, play: func(s *stage) {
 			x, logits := s.inOut(heads*head, s.uneven(s.all, heads*head)), s.input(heads, s.normal(s.all*heads))
@@ -112,7 +112,7 @@ func (s *stage) biases(n int) []float32 {
 	return b
 }
 
-// playRoute shows the weight of every expert: each adds a one to an output of its own.
+// playRoute shows the weight of every expert: each adds a one to its own output.
 func playRoute(s *stage, used, n int, biased, factored bool, how compute.Routing) {
 	logits := s.logits(n)
 	var bias, factors *compute.Vector
@@ -184,8 +184,8 @@ func playTies(s *stage) {
 	keepWeights(s, "one of each", s.route(make([]float32, s.all*n), 1, n, nil, nil, compute.Routing{Score: compute.Sigmoid, Scale: 1}), element(weightTolerance))
 }
 
-// playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have NaN for all weights,
-// whatever was chosen; the others are what they would be without them.
+// playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have only NaN weights; the others
+// are not affected.
 func playNoNumbers(s *stage) {
 	const n, used = 8, 4
 	logits := s.logits(n)

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// rowScripts returns the verbs that treat every token alone, but for MatMul.
+// rowScripts returns the verbs that process every token separately, except MatMul.
 func rowScripts() []script {
 	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), insertScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
 		streamScripts(), connectionScripts(), ngramScripts(), hostScripts())
@@ -78,9 +78,9 @@ func (s *stage) uneven(n, cols int) []float32 {
 
 func normScripts() (all []script) {
 	for _, cols := range []int{1, 7, 32, 77, 1000, 4096} {
-		for _, n := range []int{6, 33} { // one token alone is a step of each, too
+		for _, n := range []int{6, 33} { // a single token is a step of each, too
 			if n == 6 && cols != 77 {
-				continue // rows are alike, whatever their number
+				continue // rows are equal, whatever their number
 			}
 			for _, inPlace := range []bool{false, true} {
 				add := func(verb string, offset float32, play func(v compute.Verbs, dst, x compute.Tensor, w, b *compute.Vector), wanted func(x, w, b []float32) bound) {
@@ -140,7 +140,7 @@ func layerNorm(x, w, b []float32, eps float64) bound {
 func activateScripts() (all []script) {
 	for _, act := range slices.Concat(activations(), alone()) {
 		for _, cols := range []int{1, 7, 96, 352} {
-			for _, n := range []int{5, 130} { // one token alone is a step of each, too
+			for _, n := range []int{5, 130} { // a single token is a step of each, too
 				if (n == 130) != (cols == 96) {
 					continue // more tokens are more rows of the same, and every width has few
 				}
@@ -203,7 +203,7 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 
 func addScripts() (all []script) {
 	for _, cols := range []int{1, 7, 33, 4096} {
-		for _, n := range []int{3, 33} { // one token alone is a step of each, too
+		for _, n := range []int{3, 33} { // a single token is a step of each, too
 			all = append(all, script{name: fmt.Sprintf("Add/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 				dst, x := s.inOut(cols, s.uneven(s.all, cols)), s.input(cols, s.normal(s.all*cols))
 				s.run(func(v compute.Verbs) { v.Add(dst, x) })
@@ -218,7 +218,7 @@ func addScripts() (all []script) {
 // rows and in others.
 func insertScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
-		for _, n := range []int{9, 40} { // one token alone is a step of each, too
+		for _, n := range []int{9, 40} { // a single token is a step of each, too
 			all = append(all, script{name: fmt.Sprintf("Insert/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) { playInsert(s, cols) }})
 		}
 	}
@@ -331,7 +331,7 @@ func hostScripts() []script {
 func ropeScripts() (all []script) {
 	for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
 		for _, h := range []struct{ headDim, dims, heads int }{{16, 16, 1}, {64, 64, 8}, {64, 32, 3}, {80, 80, 2}, {80, 20, 5}, {96, 96, 1}, {128, 128, 4}, {128, 64, 1}, {6, 2, 3}} {
-			for _, n := range []int{7, 130} { // one token alone is a step of each, too
+			for _, n := range []int{7, 130} { // a single token is a step of each, too
 				if (n == 130) != (h.headDim == 64 || h.headDim == 80) {
 					continue // more tokens are more rows of the same, and every width has few
 				}

@@ -15,7 +15,7 @@ type selectCase struct {
 	key     int
 	typ     compute.KVType // of the index keys
 	weights bool
-	rows    bool // the cache keeps the last positions of blocks alone
+	rows    bool // the cache has only the last positions of blocks
 }
 
 func selectScripts() (all []script) {

@@ -22,7 +22,7 @@ type stage struct {
 	halves, bfloats bool    // see script
 	step            []int32 // those of them that are in this playing's step
 	decode          int     // see compute.Params
-	pinned          bool    // weights stay where they are mapped
+	pinned          bool    // weights stay in the mapped file
 
 	// params has the values of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
 	params compute.Params
@@ -125,7 +125,7 @@ func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use co
 	return s.stacked(typ, 0, rows, cols, values, use, order)
 }
 
-// stacked returns n matrices, one after the other, as one with that many rows; 0: the matrix is no stack.
+// stacked returns n matrices as a stack of this many rows; n is 0 for a single matrix.
 func (s *stage) stacked(typ quant.Type, n, rows, cols int, values []float32, use compute.Use, order []int32) weight {
 	s.t.Helper()
 	e := s.encode(typ, rows, cols, values)

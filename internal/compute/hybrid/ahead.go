@@ -6,9 +6,9 @@ import (
 )
 
 // While the host waits for the GPU's attention, its memory is idle. So the host reads ahead what it will compute with.
-// In layers without a set it reads the rows that decide, which every token needs. In predict it reads the neurons that
-// the layer's predictor would choose from the previous layer's residual; the GPU computes that guess while the host
-// computes the previous layer's cold neurons. No result depends on the guess.
+// In layers without a set it reads the gate rows, which every token needs. In mode predict it reads the neurons that
+// the layer's predictor would choose from the previous layer's residual; the GPU computes that prediction while the
+// host computes the previous layer's cold neurons. No result depends on the prediction.
 
 // Ahead says whether the host reads ahead.
 type Ahead int
@@ -23,13 +23,13 @@ const (
 // ReadAhead sets whether the host reads ahead. The default is IfIdle.
 func (d *Device) ReadAhead(a Ahead) { d.ahead = a }
 
-// guessed is a guess that the GPU downloads.
+// guessed is a prediction that the GPU downloads.
 type guessed struct {
-	up    *compute.Matrix // the up matrix of the guessed layer
+	up    *compute.Matrix // the up matrix of the predicted layer
 	words func() (words []uint32, perRow int)
 }
 
-// idle reports whether the host, or the disk, is idle where it waits, so that it may read ahead.
+// idle reports whether the host, or the disk, is idle during waits, so that it may read ahead.
 func (r *router) idle() bool {
 	return r.d.ahead != Never && (r.d.ahead == Always || r.d.onDisk || r.gpu.Idles())
 }
@@ -37,7 +37,7 @@ func (r *router) idle() bool {
 // Foresee keeps g for this layer's SparseFFN.
 func (r *router) Foresee(g compute.Guess) { r.guess = &g }
 
-// guessable returns the guess at the layer after w's, if the GPU can make one that the host can use.
+// guessable returns the prediction of the layer after w's, if the GPU can make one that the host can use.
 func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	g := r.guess
 	r.guess = nil
@@ -51,7 +51,7 @@ func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	return g
 }
 
-// makeGuess records the guess on the GPU, after the hot neurons.
+// makeGuess records the prediction on the GPU, after the hot neurons.
 func (r *router) makeGuess(g *compute.Guess) {
 	on := *g
 	on.Visit(toGPU{})
@@ -104,7 +104,7 @@ func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeig
 	})
 }
 
-// earlySet is host memory for guesses at up to n neurons: layers take turns.
+// earlySet is host memory for predictions of up to n neurons: layers take turns.
 func (d *Device) earlySet(n int) (compute.Set, error) {
 	if d.early.N >= n {
 		return d.early, nil

@@ -37,8 +37,8 @@ func (t *idleTape) Idles() bool { return true }
 
 func (t *idleTape) Meanwhile(f func(ready, done func() bool)) { t.idle = f }
 
-// Overlap has the host's idle time begin where the turn before ended, and end when this one begins: it comes as early
-// as it may in every other leg, and as late in those between.
+// Overlap simulates the earliest or the latest end of the host's idle time, alternating. Idle time begins where the
+// previous turn ended, and ends when this one begins.
 func (t *idleTape) Overlap(host func(p *compute.Params) error, during func()) {
 	idle := t.idle
 	t.idle = nil
@@ -65,8 +65,8 @@ type reader struct {
 	whole        int // layers without a set
 	last         []uint32
 	guess        []uint32
-	hits, missed int // neurons of sets that had been guessed
-	useless      int // guessed, and of no set
+	hits, missed int // neurons of sets that had been predicted
+	useless      int // predicted, but not in the set
 }
 
 func (r *reader) FillSet(s compute.Set, words []uint32, perRow, first int) {
@@ -76,7 +76,7 @@ func (r *reader) FillSet(s compute.Set, words []uint32, perRow, first int) {
 	}
 	r.last = make([]uint32, (s.N+31)/32)
 	r.SetWords(s, r.last, len(r.last))
-	for i, g := range r.guess { // nil: this is a guess itself, or of the first layer
+	for i, g := range r.guess { // nil: this is a prediction itself, or the first layer's
 		r.hits += bits.OnesCount32(g & r.last[i])
 		r.missed += bits.OnesCount32(r.last[i] &^ g)
 		r.useless += bits.OnesCount32(g &^ r.last[i])
@@ -93,8 +93,8 @@ func (r *reader) ReadAhead(s compute.Set, w compute.SparseWeights, done func() b
 	r.guess = r.last
 }
 
-// TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is
-// split and computes one row, with sets it reads most of what they turn out to be, in every such layer but the first.
+// TestReadAhead: reading ahead while the host waits changes no byte. Without sets the host reads ahead in every layer that
+// is split and computes one row. With sets it reads most of each set, in every such layer but the first.
 func TestReadAhead(t *testing.T) {
 	place := func(hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}
@@ -127,7 +127,7 @@ func TestReadAhead(t *testing.T) {
 			if r.whole != alone || guessed != 0 {
 				t.Errorf("%s: %d layers were read ahead of %d, and %d neurons guessed", name, r.whole, alone, guessed)
 			}
-		case c.spec.Arch == "opt": // whose norm guesses do not know
+		case c.spec.Arch == "opt": // predictions do not support its norm
 			if guessed != 0 {
 				t.Errorf("%s: %d neurons were guessed", name, guessed)
 			}

@@ -20,8 +20,8 @@ import (
 // values are halves in both.
 const attentionAgrees = 1e-4
 
-// attended returns what attention with a window, a cap of the scores and sinks gives in each layer, each with sinks of
-// its own, for a prompt and the token after it, and behind the layers what each gives with positions that are selected.
+// attended returns the outputs of attention with a window, a cap of the scores and sinks in each layer, with different
+// sinks, for a prompt and the token after it. After these come the outputs of each layer with selected positions.
 // [steps][2·layers][tokens·heads·dim]
 func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uint64) (all [][][]float32) {
 	t.Helper()
@@ -111,8 +111,8 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 	return all
 }
 
-// TestAttentionOfSeveral: the parameters of attention hold in layers on a GPU, on another one and in RAM, as the scalar
-// device defines them; each layer has its own.
+// TestAttentionOfSeveral: each layer's parameters of attention apply on a GPU, on another one and in RAM, as the scalar
+// device defines them.
 func TestAttentionOfSeveral(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
@@ -169,8 +169,8 @@ func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place
 	}
 }
 
-// TestPages: a page of a cache whose layers lie on several devices is read as it was written, whichever layers differ
-// in shape.
+// TestPages: a page of a cache with layers on several devices is read as it was written, also if layers differ in
+// shape.
 func TestPages(t *testing.T) {
 	const seed = 6
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -30,8 +30,9 @@ type GPU interface {
 // in every replay.
 type Recorder interface {
 	compute.Executor
-	// Overlap waits for what was recorded so far and calls host, while the GPU computes what during, which may be nil,
-	// records. What is recorded afterwards sees what host wrote. An error of host's ends the run.
+	// Overlap waits for the operations recorded so far and calls host, while the GPU computes the operations that
+	// during records; during may be nil. Operations recorded afterwards see what host wrote. An error of host ends the
+	// run.
 	Overlap(host func(p *compute.Params) error, during func())
 	// Idles reports whether cores and memory are idle while the host waits. They are not if the GPU itself runs on
 	// them.
@@ -73,8 +74,8 @@ type Recorder interface {
 	After(mark uint64, f func(p *compute.Params) error)
 }
 
-// Host is the CPU that works at the same time as a GPU. Its memory can be read and written between the operations of a
-// run, and its weights can be read back. It also takes guesses while it runs.
+// Host is the CPU, which works at the same time as a GPU. Its memory can be read and written between the operations of
+// a run, and its weights can be read back. It also takes predictions while it runs.
 type Host interface {
 	compute.Device
 	compute.Foreseer
@@ -96,15 +97,15 @@ type Host interface {
 
 	// Restorable says how Restore returns m's neurons: as Rows, or as Columns, in blocks of m's type.
 	Restorable(m *compute.Matrix) compute.Use
-	// Restore returns neurons [from, to) of m as a file stores them. It may use scratch, which has room for them, or
-	// return memory of its own.
+	// Restore returns neurons [from, to) of m as a file stores them. The result may be in scratch, which has room for
+	// them.
 	Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source
 	// ReadAhead brings rows that a SparseFFN for one token will need into the CPU's cache, until done.
 	ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool)
 
 	// GuessUnits reads units of m's bundle that a step may need and that are not in RAM, the likeliest first. It reads
-	// them after what the next Experts of the current run needs, and only as many as guesses may cost. No result
-	// depends on it.
+	// them after those that the next Experts of the current run needs, and only as many as predictions may cost. No
+	// result depends on it.
 	GuessUnits(m *compute.Matrix, units []int32)
 	// Lend reserves RAM for units in their file form: for that many fetches at a time, of that many bytes each. It is
 	// called between Bundle and Keep, and reports whether there is enough.

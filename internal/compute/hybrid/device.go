@@ -7,6 +7,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -26,7 +27,7 @@ type Device struct {
 	rows       int                      // rows of the largest activations: tokens of the largest step
 	partials   map[partialOf]tensorPair // [rows, columns]
 	ahead      Ahead
-	early      compute.Set // the host's set for a guess
+	early      compute.Set // the host's set for a prediction
 	rehearsal  bool        // Run records only
 	trace      *trace.Log  // or nil
 	watch      *compute.Watch
@@ -110,8 +111,8 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 // onGPU reports whether the GPU has all of m.
 func onGPU(m *compute.Matrix) bool { return mem(m).host == nil }
 
-// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others, or all where they have slots on the GPU,
-// to the host.
+// Matrix puts rows or neurons [0, src.Split.Bound) on the GPU and the others on the host; with slots on the GPU, all on
+// the host.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	n := src.Rows
 	if use == compute.Columns && src.Stack == 0 {
@@ -198,7 +199,7 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 		return nil, err
 	}
 	v.data = make([]float32, src.Cols)
-	if src.Data != nil { // else the shape alone is known, and wanted
+	if src.Data != nil { // otherwise only shapes are known and needed
 		quant.Decode(src.Type, v.data, src.Data)
 	}
 	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
@@ -338,7 +339,7 @@ type cache struct {
 // Usage says what the host and the slots did.
 func (d *Device) Usage() compute.Usage {
 	use := d.host.Usage()
-	use.Slots = d.slots.use
+	use.Slots, use.Unread = d.slots.use, cmp.Or(use.Unread, d.slots.unread)
 	return use
 }
 
@@ -502,7 +503,8 @@ func (d *Device) leave(seg compute.Segment) {
 	d.ends[seg] = ends
 }
 
-// arrived says where the run that has ended left tensors: as its recording did, which others may have followed.
+// arrived records where the finished run left tensors: at the end of its recording, which later recordings may have
+// changed.
 func (d *Device) arrived(seg compute.Segment) {
 	for i, w := range d.ends[seg] {
 		d.tensors[i].whereabouts = w
@@ -527,7 +529,7 @@ func (d *Device) Steps(most int) []int { return d.gpu.Steps(most) }
 // Shape implements compute.Device: only the GPU has padding.
 func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	shape := d.gpu.Shape(seg, most)
-	for _, sent := range []int{d.streaming.Tokens, d.streaming.Experts} { // a step's own rows decide what is sent for them, not padding
+	for _, sent := range []int{d.streaming.Tokens, d.streaming.Experts} { // only the step's own rows decide what is sent for them, not padding
 		if seg.Decode > 0 {
 			break
 		}
@@ -549,7 +551,7 @@ type hostError struct{ err error }
 
 func (e *hostError) Error() string { return e.err.Error() }
 
-// whose separates errors of the GPU from the host's.
+// whose tells errors of the GPU from those of the host.
 func (d *Device) whose(err error) error {
 	var host *hostError
 	if errors.As(err, &host) {

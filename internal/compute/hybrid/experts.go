@@ -36,7 +36,7 @@ func choiceView(c, memory compute.Choice) compute.Choice {
 func gpuChoice(c compute.Choice) compute.Choice  { return choiceView(c, choiceOf(c).gpu) }
 func hostChoice(c compute.Choice) compute.Choice { return choiceView(c, choiceOf(c).host) }
 
-// choiceToGPU has the GPU's memory hold c, which may be nil.
+// choiceToGPU copies c, which may be nil, to the GPU.
 func (r *router) choiceToGPU(c *compute.Choice) {
 	if c == nil || choiceOf(*c).onGPU {
 		return

@@ -5,10 +5,10 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // While the host computes a layer's experts that are not on the GPU, it may read experts from disk that the next layer
 // will probably use. For that the GPU applies the next layer's router to this layer's residual.
 
-// foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
+// foreseen is a prediction for the host's next turn with experts: an operation that computes nothing.
 type foreseen struct {
-	tell  func()              // tells the host
-	guess compute.ExpertGuess // the guess with the host's operands, if the host makes it
+	tell  func()              // passes it to the host
+	guess compute.ExpertGuess // the prediction with the host's operands, if the host makes it
 }
 
 // On implements compute.Op.
@@ -21,7 +21,7 @@ func (f *foreseen) Visit(v compute.Visitor) {
 	}
 }
 
-// foresight is memory of the GPU for guesses of few tokens: layers take turns.
+// foresight is memory of the GPU for predictions of few tokens: layers take turns.
 type foresight struct {
 	normed, logits compute.Tensor
 	choice         compute.Choice
@@ -73,7 +73,7 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 	}
 }
 
-// foreseeOnGPU has the GPU guess.
+// foreseeOnGPU makes the GPU predict.
 func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	y, err := r.d.foresight(&g)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	}
 }
 
-// expect gives the pending guess, if any, to the host's next turn.
+// expect passes the pending prediction, if any, to the host's next turn.
 func (r *router) expect() {
 	if r.foreseen != nil {
 		r.foreseen()

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestHalvesOfBF16: numbers in BF16 that F16 holds are the same in it, as is every weight in F16 that was rounded to
-// BF16, but for those that were rounded beyond the largest half.
+// TestHalvesOfBF16: BF16 numbers in F16's range are exact in F16, and so is every F16 weight that was rounded to BF16,
+// unless that rounded it beyond the largest F16.
 func TestHalvesOfBF16(t *testing.T) {
 	halves := halvesOfBF16()
 	for i := range 1 << 16 {

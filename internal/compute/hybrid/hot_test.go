@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestHot: a step that guesses gives what the model would whose cold neurons add nothing, and steps behind it are those
-// of the whole model.
+// TestHot: a drafting step gives the results of a model with cold neurons that add nothing, and later steps those of
+// the whole model.
 func TestHot(t *testing.T) {
 	const hot = 160
 	for _, c := range []struct {

@@ -74,7 +74,7 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 	return padded(t, plan, streamed, false)
 }
 
-// padded returns such a device, on whose GPUs steps have padding if so asked.
+// padded returns such a device; pad gives its GPUs' steps padding.
 func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
 	return deviceOf(t, plan, streamed, func() hybrid.GPU { return newTapes(host(t), pad) })
@@ -120,7 +120,7 @@ func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streame
 // order, in floats.
 const agree = 1e-4
 
-// TestSplits: wherever the plan puts a model's parts, it is the same model; and every split gives the same bytes again.
+// TestSplits: every placement of a model's parts gives the same results, and each split the same bytes again.
 func TestSplits(t *testing.T) {
 	place := func(attention, predictor bool, hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: attention, Predictor: predictor}
@@ -165,7 +165,7 @@ func TestSplits(t *testing.T) {
 		{synth.Spec{Arch: "gemma4", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "deepseek2", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "qwen2moe", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},       // plans split layers by expert, too
-		{synth.Spec{Arch: "gemma4", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},         // and a feed-forward layer is beside them
+		{synth.Spec{Arch: "gemma4", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},         // and a feed-forward layer in parallel to the experts
 		{synth.Spec{Arch: "smallthinker", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Exact}, // routers are read before attention, perhaps on another GPU
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 	}) {
@@ -213,8 +213,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// TestFactors: matrices that have factors in their blocks keep them where they are divided, by neuron and by expert,
-// and where prompts send them to a GPU.
+// TestFactors: matrices with factors in their blocks keep them when they are split by neuron or by expert, and when
+// prompts send them to a GPU.
 func TestFactors(t *testing.T) {
 	const close = 2e-2 // of products of activations in eight bits, which sums in another order round otherwise
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,8 +19,8 @@ type MultiGPU struct {
 	stages map[compute.Segment][]stage
 }
 
-// NewMultiGPU returns a device of several with the same host, and takes ownership of them. home says which device each
-// layer belongs to. Each device was made with the attention of its own layers only.
+// NewMultiGPU returns a device made of several with the same host, and takes ownership of them. home is each layer's
+// device. Each device was made with the attention of its own layers only.
 func NewMultiGPU(pairs []*Device, home []int) *MultiGPU {
 	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
 	for j, d := range pairs {
@@ -42,6 +43,7 @@ func (f *MultiGPU) Usage() compute.Usage {
 	use := f.pairs[0].Usage()
 	for _, d := range f.pairs[1:] {
 		use.Slots.Add(d.slots.use)
+		use.Unread = cmp.Or(use.Unread, d.slots.unread)
 	}
 	return use
 }
@@ -92,7 +94,7 @@ func (f *MultiGPU) Steps(most int) []int {
 	return sizes
 }
 
-// Shape implements compute.Device. GPUs round alike, but may be sent neurons for prompts of other lengths.
+// Shape implements compute.Device. GPUs round in the same way, but may be sent neurons for prompts of other lengths.
 func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
 	shape := f.pairs[0].Shape(seg, most)
 	for _, d := range f.pairs[1:] {
@@ -198,7 +200,7 @@ func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
 // ExpandsLatent implements compute.Device.
 func (f *MultiGPU) ExpandsLatent() bool { return f.pairs[0].ExpandsLatent() }
 
-// spreadCache is the layers of a KV cache that each pair holds; nil where it has none.
+// spreadCache is the part of a KV cache on each pair; nil: none.
 type spreadCache struct {
 	on    []*compute.Cache
 	index []int // number of each part of the cache within its pair
@@ -317,7 +319,7 @@ type stage struct {
 	seen     []*spread        // activations that it takes or writes
 	takes    []compute.Tensor // activations that earlier stages left in the host's memory
 	leaves   []compute.Tensor // tensors that it leaves there
-	bring    []func(*window)  // brings those that are on the GPU, as it was recorded last
+	bring    []func(*window)  // copies those on the GPU, as recorded last
 }
 
 // survey cuts body's operations into stages, without doing them.

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMultiGPUReadsAhead: beside several GPUs the host reads ahead the same way, guesses at layers of the same GPU
-// included, and changes no byte.
+// TestMultiGPUReadsAhead: with several GPUs the host reads ahead in the same way, with predictions for layers of the
+// same GPU, and changes no byte.
 func TestMultiGPUReadsAhead(t *testing.T) {
 	plan := [layers + 1]compute.Place{
 		{Split: compute.Split{Bound: 160}, Attention: true, Predictor: true},
@@ -37,7 +37,7 @@ func TestMultiGPUReadsAhead(t *testing.T) {
 	}
 }
 
-// TestMultiGPURefuses: a weight for a GPU that is not there, and a cache for other layers, are errors.
+// TestMultiGPURefuses: a weight for a missing GPU, and a cache for other layers, are errors.
 func TestMultiGPURefuses(t *testing.T) {
 	f := hybrid.NewMultiGPU([]*hybrid.Device{hybrid.New(newTapes(host(t), false), host(t), nil)}, []int{0})
 	defer f.Close()

@@ -125,7 +125,7 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 	return w
 }
 
-// hot computes hot neurons alone. The host has no turn.
+// hot computes only the hot neurons. The host has no turn.
 func (r *router) hot(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
 	hot := mem(f.Up).hot
 	warm, err := gpuWeights(f), error(nil)

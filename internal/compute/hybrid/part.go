@@ -27,7 +27,7 @@ func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source,
 		}
 		part.Stack, use = (to-from)/rows, compute.Rows
 	}
-	if src.Data == nil { // the shape alone is known, and wanted
+	if src.Data == nil { // only shapes are known and needed
 		if part.Rows = to - from; use == compute.Columns {
 			part.Rows, part.Cols = src.Rows, to-from
 		}

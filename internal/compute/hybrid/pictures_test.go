@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestPictures: rows that are given from outside and see each other both ways are the same rows wherever a model's
-// embedding and attention are, with padding and without, and text after them reads them.
+// TestPictures: rows of pictures, which see each other in both directions, are the same wherever a model's embedding
+// and attention are, with and without padding, and text after them reads them.
 func TestPictures(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool, hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu, Bound: hot}, Attention: attention}

@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestRecurrent: models whose layers have states, alone, beside keys and values or in other layers than these, have the
-// same logits wherever layers lie.
+// TestRecurrent: models with recurrent layers, with or without other layers and keys and values, have the same logits
+// wherever layers are.
 func TestRecurrent(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}

@@ -20,10 +20,10 @@ type router struct {
 	err error
 
 	next    *stretch       // host operations that are not yet in an Overlap
-	guess   *compute.Guess // a guess at the next layer, to be made at this layer's SparseFFN
-	guessed *guessed       // a guess at this layer, made at the one before
+	guess   *compute.Guess // a prediction of the next layer, to be made at this layer's SparseFFN
+	guessed *guessed       // a prediction of this layer, made at the previous one
 
-	foreseen func() // gives the next turn with experts a guess; or nil
+	foreseen func() // passes a prediction to the next turn with experts; or nil
 
 	fed   int      // chunks of weights sent so far
 	held  shadowed // on the GPU
@@ -154,7 +154,7 @@ func (r *router) meet(during func()) {
 	r.gpu.Overlap(r.last.run, during)
 }
 
-// toGPU has the GPU's memory hold t. It ends the host's stretch, for the GPU goes on.
+// toGPU copies tensors to the GPU. It ends the host's stretch, because the GPU continues.
 func (r *router) toGPU(tensors ...compute.Tensor) {
 	r.meet(nil)
 	for _, t := range tensors {
@@ -200,8 +200,8 @@ func copyFloats(dst, src []float32) {
 	all.Wait()
 }
 
-// leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's
-// memory when this part has run, in every replay: no turn of the host is needed for it.
+// leave downloads tensors with which another GPU's part of the pass continues. The returned functions bring them to the
+// host's memory after this part has run, in every replay, without a turn of the host.
 func (r *router) leave(tensors ...compute.Tensor) (bring []func(w *window)) {
 	r.meet(nil)
 	for _, t := range tensors {

@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// A prompt's attention over keys and values in RAM is computed on the GPU if the layer's weights are sent there. The
-// GPU has a cache of one layer for it, the layer's shadow. The pages of earlier positions are sent to it, the GPU
-// stores the prompt's own keys and values there, and the host stores them in its cache while the GPU goes on.
+// A prompt's attention over keys and values in RAM is computed on the GPU if the layer's weights are sent there. For
+// this the GPU has a cache of one layer, the layer's shadow. The pages of earlier positions are sent to it, the GPU
+// stores the prompt's own keys and values there, and the host stores them in its cache while the GPU continues.
 
 // shadowOf says which layers share a shadow, one after the other.
 type shadowOf struct {
@@ -18,7 +18,7 @@ type shadowOf struct {
 
 // shadowed names the layer of the host's cache that a recording's shadow holds.
 type shadowed struct {
-	cache *compute.Cache // the GPU's cache; nil: nothing is held
+	cache *compute.Cache // the GPU's cache; nil: there is none
 	of    *compute.Cache
 	layer int
 }
@@ -80,8 +80,9 @@ func earlier(tables [][]int32, p *compute.Params) []int32 {
 	return slices.Compact(pages)
 }
 
-// storeLater makes the host do o once the GPU has computed its operands, while the GPU goes on. This turn comes before
-// the next layer's operands are downloaded, so the host memory that they pass through is needed for one layer only.
+// storeLater makes the host do o once the GPU has computed its operands, while the GPU continues. This turn comes
+// before the next layer's operands are downloaded, so the host memory that they pass through is needed for one layer
+// only.
 func (r *router) storeLater(o *compute.StoreKV) {
 	r.meet(nil)
 	r.settle()

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type slots struct {
 	size    int64              // bytes of a stage: the largest expert's
 	unit    int64              // bytes of the largest expert on disk, as the file has it; 0: all are in RAM
 	borrows bool               // the host has RAM for experts on disk that are copied
+	unread  error              // the first error of reading an expert that was to be copied
 	scratch []byte             // scratch of fill
 	closing atomic.Bool        // fill is to end early
 }
@@ -247,19 +249,18 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
-// copies that pay, unless an expert could not be read. It waits for nothing.
+// advance sends at most piece bytes of the staged copies, makes the GPU compute the experts that have arrived, and
+// begins copies that pay off. It does not wait.
 func (s *slots) advance(d *Device, piece int64) error {
-	failed := false
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
 		if c.unit != nil {
 			c.unit.Release()
 			c.unit = nil
 		}
-		if c.failed != nil { // a step that needs the expert reports the error
-			failed = true
-			s.policy.Cancel(c.Move)
+		if c.failed != nil { // a step that needs the expert reads it, too, and returns the error
+			s.unread = cmp.Or(s.unread, c.failed)
+			s.policy.Fail(c.Move)
 			s.copies, s.stages = slices.Delete(s.copies, i, i+1), append(s.stages, c.stage)
 			continue
 		}
@@ -278,7 +279,7 @@ func (s *slots) advance(d *Device, piece int64) error {
 		piece -= sent
 		i++
 	}
-	for !failed && len(s.copies) < residency.Copies {
+	for len(s.copies) < residency.Copies {
 		move, ok := s.policy.Next()
 		if !ok {
 			return nil

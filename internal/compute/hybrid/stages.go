@@ -92,7 +92,7 @@ func (w toStage) Cache(c **compute.Cache, layer *int) {
 	*c, *layer = all.on[w.gpu], all.index[*layer]
 }
 
-// Foresee passes guesses at layers of the same GPU on.
+// Foresee forwards predictions of layers of the same GPU.
 func (w *stageExecutor) Foresee(g compute.Guess) {
 	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to {
 		return
@@ -104,7 +104,7 @@ func (w *stageExecutor) Foresee(g compute.Guess) {
 	w.to.Foresee(g)
 }
 
-// ForeseeExperts passes guesses at layers of the same GPU on.
+// ForeseeExperts forwards predictions of layers of the same GPU.
 func (w *stageExecutor) ForeseeExperts(g compute.ExpertGuess) {
 	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to || mem(g.Router).home != w.s.gpu {
 		return

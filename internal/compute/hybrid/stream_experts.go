@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// expertStream is one layer that sends the experts that are not on the GPU to it in chunks, in order. They may differ
-// from step to step.
+// expertStream is one layer that sends experts to the GPU that are not there, in chunks, in order. They may differ from
+// step to step.
 type expertStream struct {
 	transfer
 	o       *compute.Experts
@@ -166,7 +166,7 @@ func (y *expertStream) computeHeld() {
 // compute has the GPU compute with chunk c.
 func (y *expertStream) compute(c int) { y.add(y.brought[c]) }
 
-// add has the GPU compute with w, and adds that to what there is. The first to be computed counts what tokens chose.
+// add makes the GPU compute with w and adds the result to the sum so far. The first one counts the tokens' choices.
 func (y *expertStream) add(w compute.ExpertWeights) {
 	y.sum(func(out compute.Tensor, count *compute.NeuronCount, first bool) compute.Op {
 		if w.Count = count; !first {

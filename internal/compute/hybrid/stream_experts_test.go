@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens
-// send nothing, and neither does the last layer, which computes a prompt's last row alone.
+// TestStreamedExperts: a prompt sends each missing expert to the GPU once, with the same results. Single tokens send
+// nothing, and neither does the last layer, which computes only a prompt's last row.
 func TestStreamedExperts(t *testing.T) {
 	testenv.Thorough(t)
 	const experts, used, width, embd = 24, 3, 32, 256
@@ -42,7 +42,7 @@ func TestStreamedExperts(t *testing.T) {
 		d.Stream(hybrid.Streaming{Experts: experts, Bytes: 300 << 10}) // three experts at a time
 		return d
 	}
-	o := model.Options{Places: plan[:], Neurons: model.Neurons{Sparse: model.Off}} // exact keeps experts where they are
+	o := model.Options{Places: plan[:], Neurons: model.Neurons{Sparse: model.Off}} // exact keeps experts in RAM
 	never := open(host(t), 0, hybrid.Slots{})
 	plain, _ := logits(t, f, never, o)
 	if never.Sent() != 0 {
@@ -80,7 +80,7 @@ func TestStreamedExperts(t *testing.T) {
 	if diff := apart(streamed, plain); !(diff <= agree) {
 		t.Errorf("where experts follow the text and prompts have the others sent a logit differs by %.2g of the largest, more than %g", diff, agree)
 	}
-	if use := d.Usage().Slots; use.Promotions == 0 || use.Hits+use.Misses != 2*(16+6)*used { // twice sixteen tokens, of which eleven are a prompt, in the first layer, and six rows in the last
+	if use := d.Usage().Slots; use.Promotions == 0 || use.Hits+use.Misses != 2*(16+6)*used { // twice sixteen tokens, with eleven of a prompt, in the first layer, and six rows in the last
 		t.Errorf("%+v", use)
 	}
 	if want := int64(2 * (experts - 5 + residency.Copies + experts) * expert); d.Sent() > want || d.Sent() == 0 { // slots that are being filled hold none

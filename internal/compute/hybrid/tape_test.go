@@ -13,7 +13,7 @@ import (
 type tapes struct {
 	*cpu.Device
 	kept   map[compute.Segment]*tape
-	padded bool // steps have padding, which goes to a page of its own: the cache's last, of sparePages
+	padded bool // steps have padding with its own page: the cache's last, of sparePages
 	lead   int  // the row of logits of the last segment that the step's first was
 }
 
@@ -85,7 +85,7 @@ func pad(seg compute.Segment, p *compute.Params) *compute.Params {
 	return q
 }
 
-// tape is a recorded segment. What Download and Upload pass lies in memory of its own, as between a GPU and its host.
+// tape is a recorded segment. Download and Upload copy to and from separate memory, as between a GPU and its host.
 type tape struct {
 	compute.Unforeseeing
 	dev *cpu.Device
@@ -126,7 +126,7 @@ func (t *tape) Overlap(host func(p *compute.Params) error, during func()) {
 	if during != nil {
 		during()
 	}
-	// The worst order that is allowed: what runs beside comes first, and only then the host.
+	// The worst allowed order: overlapped operations first, and then the host.
 	t.ops = append(append(before, t.ops...), host)
 }
 
@@ -191,7 +191,7 @@ func (t *tape) Do(op compute.Op) {
 	})
 }
 
-// hot returns the first n neurons of a set: a GPU's sets are bits, of which it takes those that it has rows for.
+// hot returns the first n neurons of a set, because a GPU reads only the bits of its rows.
 func (t *tape) hot(s compute.Set, n int) compute.Set {
 	perRow := (s.N + 31) / 32
 	words := make([]uint32, s.Rows*perRow)
@@ -227,7 +227,7 @@ func cloned(rows [][]float32) (out [][]float32) {
 	return out
 }
 
-// StreamBuffer returns a place in the test's memory, where there is always room.
+// StreamBuffer returns the test's memory, which always has room.
 func (c *tapes) StreamBuffer(size int64) (any, error) {
 	if size <= 0 {
 		return nil, errors.New("a room of no size")
@@ -235,7 +235,7 @@ func (c *tapes) StreamBuffer(size int64) (any, error) {
 	return &size, nil
 }
 
-// StreamedBytes is of rows that lie as in a file.
+// StreamedBytes returns the size of rows as in a file.
 func (c *tapes) StreamedBytes(t quant.Type, elements int) int64 {
 	whole := max(quant.QK, t.BlockElems())
 	return int64(t.RowBytes((elements + whole - 1) / whole * whole))
@@ -335,7 +335,7 @@ type piece struct {
 	of    *compute.Matrix
 }
 
-// pieces computes products of which some are with parts of matrices.
+// pieces computes products with parts of matrices.
 func (t *tape) pieces(o *compute.MatMul) {
 	t.ops = append(t.ops, func(p *compute.Params) error {
 		for _, y := range o.Products {

@@ -87,8 +87,8 @@ func (s *sender) reserve(scratch int) error {
 	return nil
 }
 
-// send records the way of weights to the GPU, in one chunk that a trace names after name, and returns its matrices.
-// fill fills in matrix i, on a goroutine of its own, and returns the bytes that this took of a file.
+// send records the transfer of weights to the GPU, in one chunk that a trace calls name, and returns their matrices.
+// fill fills in matrix i, on its own goroutine, and returns the bytes that it read from a file.
 func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.Filler, i int) int) []*compute.Matrix {
 	return s.sendFetched(name, weights, nil, fill)
 }
@@ -130,7 +130,7 @@ func (s *sender) rowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int
 	return n * w.Type.RowBytes(w.Cols)
 }
 
-// groupsOf has groups of w's columns, those from first on, fill in the weights i, if the host and the GPU have them so.
+// groupsOf makes groups of w's columns, from first on, fill in the weights i, if both host and GPU have such groups.
 func (s *sender) groupsOf(f compute.Filler, i int, w *compute.Matrix, first int) bool {
 	return w.Type.Traits().Columns && s.host.HasPlanes(w) &&
 		f.FillPlanes(i, func(group int, planes [][]byte) { s.host.Planes(w, first+group, planes) })
@@ -172,7 +172,7 @@ func halvesOfBF16() *[1 << 16]uint16 {
 	return all
 }
 
-// transfer is one layer that is computed in parts: of what the GPU holds, and of chunks that come to it.
+// transfer is one layer that is computed in parts: weights on the GPU, and chunks that are sent to it.
 type transfer struct {
 	sender
 	weights []*compute.Matrix // gate, if there is one, up, down: the host's
@@ -222,8 +222,8 @@ func (t *transfer) parts(matrices []*compute.Matrix) (gate, up, down *compute.Ma
 	return gate, matrices[len(matrices)-2], matrices[len(matrices)-1]
 }
 
-// sum has the GPU do op, which writes a part of the layer to out and counts neurons in count, and adds the part to
-// those before. For the first part first is true: it also does what is done once in a layer.
+// sum makes the GPU do op, which writes a part of the layer to out and counts neurons in count, and adds the part to
+// the earlier ones. For the first part first is true: it also does the operations that a layer needs once.
 func (t *transfer) sum(op func(out compute.Tensor, count *compute.NeuronCount, first bool) compute.Op) {
 	r, out := t.r, gpuTensor(t.out)
 	if !t.begun {

@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestExpertsOnDisk: beside GPUs, too, experts on disk give the bytes that they give in RAM, whether GPUs hold some of a
-// layer's, all or none, and whether prompts have the others sent.
+// TestExpertsOnDisk: with GPUs, too, experts on disk give the same bytes as in RAM, whether GPUs hold some of a layer's
+// experts, all or none, and whether or not prompts send the others.
 func TestExpertsOnDisk(t *testing.T) {
 	const experts = 24
 	on := func(gpu compute.Tier, held int) compute.Place {
@@ -88,8 +88,8 @@ func TestExpertsOnDisk(t *testing.T) {
 	}
 }
 
-// TestUnitCannotBeRead: a step fails whose experts the disk does not give, with the file's name, though it was the first
-// of its kind; and once the disk gives them again, later steps have the bytes that they always had.
+// TestUnitCannotBeRead: a step fails with the file's name if the disk does not give its experts, even if it was the
+// first of its kind. Once the disk gives them again, later steps have the usual bytes.
 func TestUnitCannotBeRead(t *testing.T) {
 	const experts = 24
 	place := compute.Place{Split: compute.Split{Bound: 5}, Attention: true}
@@ -130,7 +130,7 @@ func TestUnitCannotBeRead(t *testing.T) {
 			return slices.Clone(row), err
 		}
 		well, ill := open(), open()
-		for at, n := range []int{11, 1, 1} { // of which the second is recorded first where it fails
+		for at, n := range []int{11, 1, 1} { // a failure makes the second one record first
 			if at > 0 {
 				at += 10
 			}
@@ -162,7 +162,7 @@ func TestUnitCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestNeuronsOnDisk: so do neurons.
+// TestNeuronsOnDisk is TestExpertsOnDisk for neurons.
 func TestNeuronsOnDisk(t *testing.T) {
 	place := func(hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}

@@ -13,9 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestPadding: where the GPU's steps have padding the bytes are those without it, whichever operations the processor
-// does, for prompts, single tokens, and both in a step, whose numbers change while the recordings stay. The processor
-// has no padding: what it counts is the same.
+// TestPadding: steps with padding on the GPU give the bytes of steps without it, whichever operations the CPU does.
+// This holds for prompts, single tokens, and both in a step, with changing numbers in the same recordings. The CPU has
+// no padding, so its counts are the same.
 func TestPadding(t *testing.T) {
 	place := func(gpu compute.Tier, attention, predictor bool, hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu, Bound: hot}, Attention: attention, Predictor: predictor}
@@ -96,8 +96,8 @@ func mixed(t *testing.T, m *model.Model) (logits [][]float32) {
 	return logits
 }
 
-// TestPaddingSendsNothing: padding takes neither a step's rows nor its rows of logits to the number from which on
-// weights are sent for them.
+// TestPaddingSendsNothing: padding does not count for the number of rows, or of rows of logits, from which weights are
+// sent.
 func TestPaddingSendsNothing(t *testing.T) {
 	d := hybrid.New(newTapes(host(t), true), host(t), nil)
 	defer d.Close()

@@ -28,7 +28,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
-// position returns what is stored of one position's keys and values of all heads in one layer. [kv_heads·key],
+// position returns the stored keys and values of one position, of all heads in one layer. [kv_heads·key],
 // [kv_heads·value]
 func position(c *compute.Cache, layer int, page int32, slot int) (k, v []byte) {
 	m, l := c.Mem.(*cache), c.Layers[layer]

@@ -124,7 +124,7 @@ func neurons(m *compute.Matrix) [][]float32 {
 	return columns
 }
 
-// elements is v, or nil where there is none. [v.Len]
+// elements is v, or nil if there is none. [v.Len]
 func elements(v *compute.Vector) []float32 {
 	if v == nil {
 		return nil

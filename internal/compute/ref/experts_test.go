@@ -107,7 +107,7 @@ func TestExperts(t *testing.T) {
 
 func TestClampedSwiGLU(t *testing.T) {
 	act := compute.Activation{Kind: compute.ClampedSwiGLU, Slope: 2, Limit: 7}
-	half := float32(math.Log(3) / 2) // whose sigmoid by the slope is 3/4
+	half := float32(math.Log(3) / 2) // sigmoid(slope·half) = 3/4
 	gate, up, out := tensor(1, 4, 0, half, half, 100), tensor(1, 4, 5, 1, 9, -9), tensor(1, 4)
 	run(compute.Params{}, func(v compute.Verbs) { v.Activate(out, gate, up, act) })
 	h := float64(half)

@@ -181,7 +181,7 @@ func TestAttention(t *testing.T) {
 	}
 	expect(t, "attention", out, want...)
 
-	d.CopyPage(c, compute.EveryLayer(1), compute.EveryLayer(2)) // page 1 is now zero but for its last slot
+	d.CopyPage(c, compute.EveryLayer(1), compute.EveryLayer(2)) // page 1 is now zero except its last slot
 	run(compute.Params{Pos: []int32{63, 64}, Seq: []int32{0, 0}, Pages: [][]int32{{1, 0}}}, func(verbs compute.Verbs) {
 		verbs.Attend(out, q, c, 1, compute.Attention{})
 	})
@@ -210,7 +210,7 @@ func TestNeurons(t *testing.T) {
 		v.Predict(s, x, hidden, logits, identity, fc2)
 		v.SparseFFN(out, h, s, f)
 	})
-	expect(t, "gated", out, 1, 10, 16, 160) // token 0: neurons 0 and 1 (whose gate is closed); token 1: 1 and 2
+	expect(t, "gated", out, 1, 10, 16, 160) // token 0: neurons 0 and 1 (its gate is closed); token 1: 1 and 2
 	if want := (compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 4, Gated: 2, Active: 2, Bytes: (4 + 2 + 2) * 8}); count != want {
 		t.Errorf("counted %+v, want %+v", count, want)
 	}

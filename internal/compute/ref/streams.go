@@ -15,7 +15,7 @@ func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
 	}
 }
 
-// gaussianTopK subtracts the mean plus that many standard deviations, and cuts off what is below zero.
+// gaussianTopK subtracts the mean plus this many standard deviations, and clips values below zero.
 func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
 	for t := range x.Rows {
 		n, mean, variance := float64(x.Cols), 0.0, 0.0

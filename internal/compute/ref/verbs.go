@@ -270,8 +270,8 @@ func large(x, s float64) float64 {
 // soft brings x smoothly within a limit.
 func soft(x, limit float64) float64 { return limit * math.Tanh(x/limit) }
 
-// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, u within the limit where there is one,
-// or in a clamped SwiGLU 1 more.
+// Factor returns the factor in a gated layer: u, its positive part in dReLU, u within the limit if there is one, or in
+// a clamped SwiGLU 1 more.
 func Factor(act compute.Activation, u float64) float64 {
 	switch act.Kind {
 	case compute.DReLU:

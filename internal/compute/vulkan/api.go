@@ -32,7 +32,7 @@ var (
 	ErrLost = driver.ErrLost
 )
 
-// Devices lists what the machine has, in the drivers' order. The error is ErrNone where there is nothing.
+// Devices lists the machine's devices, in the drivers' order. The error is ErrNone if there are none.
 func Devices() ([]Info, error) { return driver.Devices() }
 
 // Counted returns how many devices and instances the process opened.

@@ -41,11 +41,11 @@ func attentionQueries(l compute.KVShape) int {
 	return 8
 }
 
-// attend attends with every query head to the positions of its sequence that the token sees. Single tokens of running
-// sequences, and a few others, have a workgroup for every split of the positions, and their parts are put together by
-// combine.comp. Those that there is no room for go through all splits in a workgroup each. Many tokens of prompts share
-// workgroups. All give the same bytes; attention_token.comp and attention_tile.comp, which some of each kind go by, have
-// bytes of their own.
+// attend computes attention of every query head over the positions of its sequence that the token sees. Single tokens
+// of running sequences, and a few others, have a workgroup for every split of the positions, and combine.comp joins the
+// parts. Those without room for parts go through all splits in a workgroup each. Many tokens of prompts share
+// workgroups. All give the same bytes, except attention_token.comp and attention_tile.comp, which compute some tokens
+// of each kind with their own rounding.
 func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
 	l := c.Layers[layer]
 	n, heads := q.Rows, q.Cols/l.Key
@@ -86,7 +86,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	}
 }
 
-// attending is one Attend.
+// attending is one Attend operation.
 type attending struct {
 	r       *recorder
 	out, q  compute.Tensor
@@ -155,7 +155,7 @@ func (f *attending) together(first, n int) {
 // not nil, the shader writes parts there for combine.comp, maxSplits for each token.
 func (f *attending) call(first, n, tokens, maxSplits int, splits *driver.View) call {
 	r, l, a := f.r, &f.c.Layers[f.layer], &f.how
-	shared, parts := min(f.group, f.queries), floats(f.out) // stands in where there are none
+	shared, parts := min(f.group, f.queries), floats(f.out) // placeholders if there are none
 	if splits != nil {
 		parts = *splits
 	}
@@ -176,7 +176,7 @@ func (f *attending) call(first, n, tokens, maxSplits int, splits *driver.View) c
 	}
 }
 
-// lists returns the memory of the blocks that tokens see; another's where they see all.
+// lists returns the memory of the blocks that tokens see, or a placeholder if they see all.
 func (f *attending) lists() driver.View {
 	if f.how.Seen.All() {
 		return floats(f.q)
@@ -200,7 +200,7 @@ const (
 	bounded = 1 << 30
 )
 
-// window returns what shaders are told of a layer's window.
+// window returns the shaders' code of a layer's window.
 func window(a compute.Attention) uint32 {
 	w := uint32(a.Window)
 	if a.Parts && a.Window > 0 {

@@ -14,7 +14,7 @@ import (
 // and the matrices of each subgroup's rows.
 type attentionTile struct{ local, positions, deep int }
 
-// attentionTiles are those that are used, the best first.
+// attentionTiles are the possible tiles, the best first.
 var attentionTiles = []attentionTile{{256, 32, 1}, {128, 32, 1}, {64, 32, 1}, {64, 16, 1}}
 
 const (
@@ -91,8 +91,8 @@ func (d *Device) canAttend(s headShape) error {
 	return err
 }
 
-// The attention that a tile must compute correctly before it is used: rows of two sequences, more rows than a workgroup
-// has and no multiple of that, and first rows that see positions of two chunks.
+// The test attention that a tile must compute correctly before it is used: rows of two sequences, more rows than a
+// workgroup has and not a multiple of that, and first rows that see positions of two chunks.
 const (
 	attendRows, attendOthers = 140, 9
 	attendFrom               = chunkPositions - 30
@@ -264,7 +264,7 @@ func (f *attending) tiles(t attentionTile, first, n int) {
 		}
 	}
 	g := f.grid(t, n)
-	splits, whole, z := floats(f.out), g.parts == 0, 1 // stands in where there are none
+	splits, whole, z := floats(f.out), g.parts == 0, 1 // placeholders if there are none
 	if !whole {
 		splits, z = r.scratch("attention", g.parts), max(1, min(g.chunks, splitGroups/(g.x*g.y)))
 	}

@@ -34,8 +34,8 @@ func tokenBytes(l compute.KVShape) int {
 	return 4*(room+l.Key+tokenTile+tokenTile/2+l.Value) + packing + attentionRest
 }
 
-// alone computes the first n tokens by attention_token.comp, up to fewRows at a time: they are enough for any GPU, and
-// the parts of more would take memory that weights can use.
+// alone computes the first n tokens by attention_token.comp, up to fewRows at a time: that fills any GPU, and the parts
+// of more would take memory that weights can use.
 func (f *attending) alone(n int) {
 	if n == 0 {
 		return

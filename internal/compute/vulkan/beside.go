@@ -12,8 +12,8 @@ import (
 // and a copy waits for the last command buffer that touched what the room held before. The recorder finds what must
 // wait by what commands say that they read and write, as it finds barriers.
 
-// roomUse says what a recording has done with a room so far. Command buffers and copies have numbers in their segment,
-// from 1 on.
+// roomUse says how a recording has used a room so far. Command buffers and copies are numbered in their segment, from 1
+// on.
 type roomUse struct {
 	driver.View
 	copied  uint64 // the copy that filled it last; 0: none did
@@ -22,8 +22,8 @@ type roomUse struct {
 }
 
 // copyBeside records, on the queue for copies, a copy of the first size bytes of a room's host memory to its device
-// memory. It reports false, and records nothing, where there is no such queue or this leg already uses the room: a
-// leg's copies are submitted before its commands, so they can wait for earlier legs only.
+// memory. It reports false, and records nothing, if there is no such queue or this leg already uses the room: a leg's
+// copies are submitted before its commands, so they can wait for earlier legs only.
 func (r *recorder) copyBeside(to *room, size int64) bool {
 	if !r.d.beside {
 		return false
@@ -61,8 +61,8 @@ func (r *recorder) roomUse(v driver.View) *roomUse {
 	return &r.rooms[len(r.rooms)-1]
 }
 
-// split begins another leg, without a turn of the host, if what is recorded next, which touches bind, must wait for a
-// copy that what was recorded so far need not wait for.
+// split begins another leg, without a turn of the host, if the next commands, which touch bind, must wait for a copy
+// that the commands so far need not wait for.
 func (r *recorder) split(bind []binding) {
 	if !r.filled || r.overlap {
 		return
@@ -87,8 +87,8 @@ func (r *recorder) uses(v driver.View) {
 	}
 }
 
-// endCopies ends the leg's command buffer of copies. It returns that and the number of the command buffer that it waits
-// for, or zeros where there is none.
+// endCopies ends the leg's command buffer of copies. It returns it and the number of the command buffer that it waits
+// for, or zeros if there is none.
 func (r *recorder) endCopies() (copies vk.CommandBuffer, after uint64) {
 	copies, after = r.copies, r.after
 	r.copies, r.after = 0, 0

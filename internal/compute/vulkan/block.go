@@ -8,10 +8,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// blockOwn is OWN of block.glsl: rows of a workgroup, a block of what is packed.
+// blockOwn is OWN of block.glsl: rows of a workgroup, one block of packed weights.
 const blockOwn = quant.QK
 
-// block is a dispatch of block.comp: a product, or two, of a few single tokens, and what is done with the results.
+// block is a dispatch of block.comp: one or two products of a few single tokens, and operations on the results.
 type block struct {
 	x      compute.Tensor
 	first  *compute.Product
@@ -147,8 +147,8 @@ func (r *recorder) block(b *block) {
 	r.packed(out, packedAs, b.act != nil && pack)
 }
 
-// activeFusion fuses MatMul and Activate: the product with a gate and an up matrix, or with an up matrix alone, and the
-// activation of its results.
+// activeFusion fuses MatMul and Activate: the product with a gate and an up matrix, or with only an up matrix, and the
+// activation of the results.
 type activeFusion struct{}
 
 func (activeFusion) takes(r *recorder, ops []compute.Op) bool {
@@ -190,9 +190,9 @@ func (activeFusion) record(r *recorder, ops []compute.Op) {
 	r.block(&block{x: m.X, first: &m.Products[0], second: secondOf(m), act: ops[1].(*compute.Activate)})
 }
 
-// nextFusion is a product, or a layer's experts, added to the residual, the RMSNorm of the sum, and the products of the
-// norm, with their activation if one follows: MatMul or Experts, Add, RMSNorm, MatMul and perhaps Activate. No dispatch
-// computes the norm alone.
+// nextFusion fuses a product, or a layer's experts, its addition to the residual, the RMSNorm of the sum, and the
+// products of the norm, with their activation if one follows: MatMul or Experts, Add, RMSNorm, MatMul and perhaps
+// Activate. The norm has no separate dispatch.
 type nextFusion struct{}
 
 // added returns what op computes and what from, if its last dispatch can add that to a residual and begin a norm.

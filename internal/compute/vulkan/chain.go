@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// chainFusion fuses a sequence of operations on the same rows, each of which takes the result of the one before: an
-// addition to the residual, norms before and after it, and products with constants or with the activation of gates.
+// chainFusion fuses a sequence of operations on the same rows, each with the result of the previous one: an addition to
+// the residual, norms before and after it, and products with constants or with the activation of gates.
 type chainFusion struct{}
 
 // Shapes of chain.comp. Its constants must be equal.
@@ -97,9 +97,9 @@ func (l *link) ofRows() bool { return l.kind == chainAdd || l.kind == chainGate 
 
 func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
 
-// chainLocal returns the invocations of a workgroup of chain.comp for rows of that many columns, and the groups of four
-// elements of an invocation. It returns 0 if the shader does not compute such rows. Both follow from the columns alone,
-// so that a row's sums do not depend on other rows.
+// chainLocal returns the invocations of a workgroup of chain.comp for rows of this many columns, and the groups of four
+// elements of an invocation. It returns 0 if the shader does not compute such rows. Both depend only on the columns, so
+// that a row's sums do not depend on other rows.
 func (d *Device) chainLocal(cols int) (local, quads int) {
 	most := min(int(d.gpu.Limits.MaxComputeWorkGroupInvocations), int(d.gpu.Limits.MaxComputeSharedMemorySize)/chainBytes, chainLargest)
 	if d.turns {
@@ -126,7 +126,7 @@ func (chainFusion) takes(r *recorder, ops []compute.Op) bool {
 	return local > 0
 }
 
-// A single norm is a chain, too; what treats every element alone has a shader that spreads over the whole device.
+// A single norm is a chain, too. Elementwise operations have a shader that spreads over the whole device.
 func (chainFusion) whole(_ *recorder, ops []compute.Op) bool {
 	all, _ := links(ops)
 	return len(ops) > 1 || all[0].norm()

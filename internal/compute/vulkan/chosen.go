@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Chosen returns the device that Open would open for a name, without opening it. The error is ErrNone where there is
-// nothing to choose.
+// Chosen returns the device that Open would open for a name, without opening it. The error is ErrNone if there is none
+// to choose.
 func Chosen(name string) (Info, error) {
 	all, err := Devices()
 	if err != nil {
@@ -69,7 +69,7 @@ func Usual(all []Info) []Info {
 	return gpus
 }
 
-// has reports whether d, or the same GPU through another driver, is one of list.
+// has reports whether list contains d, or the same GPU through another driver.
 func has(list []Info, d Info) bool {
 	known := strings.Trim(d.UUID, "0") != ""
 	return slices.ContainsFunc(list, func(e Info) bool { return e.Index == d.Index || known && e.UUID == d.UUID })

@@ -42,8 +42,8 @@ func (d *Device) copy(c vk.CommandBuffer, to, from driver.View) {
 	d.gpu.VK.CmdCopyBuffer(c, from.Slab.Buffer, to.Slab.Buffer, b.copied[:])
 }
 
-// describe tells the next dispatch where its first n bindings are: pushed into the command buffer, or, where the driver
-// cannot do that, by a set that belongs to the recording.
+// describe gives the next dispatch its first n bindings: pushed into the command buffer or, if the driver cannot do
+// that, by a set that belongs to the recording.
 func (r *recorder) describe(n int) {
 	g, writes := r.d.gpu, r.d.bindings.writes[:n]
 	if g.Push {

@@ -1,8 +1,8 @@
-// Package vulkan is the GPU device: compute shaders on Vulkan, and the very same path on Mesa's lavapipe in tests.
+// Package vulkan is the GPU device: compute shaders on Vulkan, and the same path on Mesa's lavapipe in tests.
 //
-// A segment's verbs are recorded once, with barriers that follow from what each dispatch says it reads and writes, and
-// are replayed with other params. Sums are in a fixed order on a given device, so results are the same bytes from run
-// to run; and in any company, but for products of many tokens (see Arithmetic).
+// A segment's verbs are recorded once, with barriers that follow from what each dispatch reads and writes, and replayed
+// with other params. Sums are in a fixed order on a given device, so results have the same bytes from run to run, and
+// in any company, except for products of many tokens (see Arithmetic).
 package vulkan
 
 import (
@@ -16,12 +16,12 @@ import (
 
 // Options are the choices made when the device is opened.
 type Options struct {
-	Device   string                            // an index or a part of a name as Devices has them, or Software; empty: the best that is no software
+	Device   string                            // an index or a part of a name in Devices, or Software; empty: the best one except software
 	Budget   int64                             // bytes of device memory that may be in use; 0: all that is free
 	Cache    string                            // folder for compiled pipelines; empty: none are kept
-	Messages func(string)                      // switches the validation layer on and is told what it finds, on any thread
-	Uploaded func(n int64)                     // is told of bytes that reached the device; nil: nobody is
-	Compiled func(gpu string, done, total int) // is told how many of the shaders that are known to be needed are compiled, on any thread; nil: nobody is
+	Messages func(string)                      // enables the validation layer and gets its messages, on any thread
+	Uploaded func(n int64)                     // gets the number of bytes that reached the device; may be nil
+	Compiled func(gpu string, done, total int) // gets how many of the shaders known to be needed are compiled, on any thread; may be nil
 	Trace    *trace.Log                        // keeps submissions and waits; nil: nothing does
 	Long     Arithmetic                        // arithmetic of products of many tokens; Best, except to compare
 
@@ -56,7 +56,7 @@ type Device struct {
 	leadOut    int      // the row of played's logits that is the first of the step
 	scratches  map[string]driver.View
 	sizes      map[string]int64 // sizes of scratch memory, as far as they are known in advance
-	stamps     *stamps          // nil: what runs is not timed
+	stamps     *stamps          // nil: nothing is timed
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
@@ -242,7 +242,7 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 	d := r.d
 	if r.sizing {
 		d.sizes[name] = max(d.sizes[name], size)
-		return driver.View{Slab: &driver.Slab{}, Size: size} // that is no other's
+		return driver.View{Slab: &driver.Slab{}, Size: size} // a placeholder of its own
 	}
 	v, ok := d.scratches[name]
 	if !ok || v.Size < size {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// What a recorder can do besides operations, for a layer that two processors share. The functions that it returns are
-// valid in every replay.
+// Other methods of a recorder, for a layer that two processors share. The functions that they return are valid in every
+// replay.
 
 // Overlap waits for what was recorded so far and calls host. Meanwhile the device computes what during records; during
 // may be nil. Both are submitted at once. Later operations see what host wrote. An error of host ends the run.

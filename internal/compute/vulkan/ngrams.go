@@ -24,7 +24,7 @@ func (r *recorder) recent(o *compute.Recent) {
 	})
 }
 
-// embedNGrams looks up the rows of each row's last tokens, in every part of the table those that it has.
+// embedNGrams looks up the rows of each row's last tokens in every part of the table.
 func (r *recorder) embedNGrams(o *compute.EmbedNGrams) {
 	if !o.Fits() {
 		panic(fmt.Sprintf("vulkan: EmbedNGrams of %d columns from %s", o.Out.Cols, o.Table.Name))

@@ -81,7 +81,7 @@ func (r *recorder) ReadGated(o *compute.ReadGated)                 { r.readGated
 func (r *recorder) WriteStreams(o *compute.WriteStreams)           { r.writeStreams(o) }
 func (r *recorder) MatchStreams(o *compute.MatchStreams)           { r.matchStreams(o) }
 
-// alone is of an operation that a fusion records, even by itself: it has no rows then, or its shapes do not fit.
+// alone is for an operation that a fusion records, even by itself: either it has no rows, or its shapes do not fit.
 func (r *recorder) alone(op compute.Op, x compute.Tensor) {
 	if x.Rows*x.Cols > 0 {
 		panic("vulkan: " + compute.Name(op) + " of shapes that do not fit")

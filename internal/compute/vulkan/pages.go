@@ -31,8 +31,7 @@ func (r *recorder) ahead(host func(p *compute.Params) error, command, copied uin
 // passageBytes bounds the host memory that pages pass through. What has more passes in several rounds.
 const passageBytes = 64 << 20
 
-// UploadPages implements hybrid.Recorder. The commands that copy the pages to their places are written anew in
-// every run.
+// UploadPages implements hybrid.Recorder. The commands that copy the pages are rewritten in every run.
 func (r *recorder) UploadPages(c *compute.Cache, find func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
 	d, page := r.d, c.Layers[0].PageBytes()
 	each := int(max(1, min(cmp.Or(d.passing, passageBytes)/page, int64(c.PagesOf(0))))) // pages of a round

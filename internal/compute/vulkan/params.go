@@ -18,7 +18,7 @@ type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
 	decodeOut int // rows of logits that are
-	tables    int // room for the sequences' pages, and for where they begin
+	tables    int // room for the sequences' pages, and for their beginnings
 }
 
 const paramsHeader = 4
@@ -72,8 +72,7 @@ func (l paramsLayout) types() int { return paramsHeader + 6*l.rows + l.out + l.t
 
 func (l paramsLayout) words() int { return l.types() + l.rows }
 
-// writeOutputs fills dst with p as write does, as far as it concerns rows of logits instead of tokens: with a header
-// alone.
+// writeOutputs fills dst with p like write, but for rows of logits instead of tokens, and with only a header.
 func (l paramsLayout) writeOutputs(p *compute.Params, dst []byte) {
 	lead, n := l.rowsOf(p, true)
 	w := words(dst)
@@ -175,7 +174,7 @@ func needTypes(rows int) func(*compute.Params) error {
 	}
 }
 
-// needTurns checks that rp has angles for the position of every token. Positions of a step's own may be negative: they
+// needTurns checks that rp has angles for the position of every token. A step's own positions may be negative: they
 // undo a rotation.
 func needTurns(rp *compute.Rope) func(*compute.Params) error {
 	return func(p *compute.Params) error {
@@ -236,7 +235,7 @@ func needRows() func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("row of logits", p.Out, 0, len(p.Tokens)) }
 }
 
-// within says what is wrong with ids: there are fewer than n, or one is negative or not below limit.
+// within returns why ids are wrong: there are fewer than n, or one is negative or not below limit.
 func within(what string, ids []int32, n, limit int) error {
 	if len(ids) < n {
 		return fmt.Errorf("%d numbers of a %s for %d rows", len(ids), what, n)

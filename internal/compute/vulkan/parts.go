@@ -56,7 +56,7 @@ func partRegions(t quant.Type, units int) []region {
 }
 
 // codeRegions returns the regions of the quants: the lowest bits and, in types with an odd number of bits, the highest.
-// Types whose files keep the bits together are not split.
+// Types with files that keep the bits together are not split.
 func codeRegions(t quant.Type, units int) []region {
 	size, perBlock := t.BlockBytes(), t.BlockElems()/quant.QK
 	nibbles := func(from int) region {

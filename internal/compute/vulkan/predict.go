@@ -79,8 +79,8 @@ const (
 	testOpen
 )
 
-// election is a product of n of x's rows, those from first on, by which neurons are chosen: those that pass the test,
-// and the first, which w has no rows for. Results begin at their first row.
+// election is a product of n of x's rows, from first on, that chooses neurons: those that pass the test, and the first
+// ones, for which w has no rows. Results begin at their first row.
 type election struct {
 	test     uint32
 	x        *operand
@@ -122,7 +122,7 @@ func (e *election) shape() memberGroup {
 	return memberGroup{64, 4, 1}
 }
 
-// packedTokens bounds the tokens whose products elect packs. The workgroup has 32 products of each token in shared
+// packedTokens is the most tokens with products that elect packs. The workgroup has 32 products of each token in shared
 // memory.
 const packedTokens = 2
 

@@ -22,7 +22,7 @@ const (
 	probeRepeats = 5          // the best of them counts, or the median of latencies
 	handOffs     = 64         // in a recording
 	handOffCols  = 4096       // elements of the row that passes each way
-	layerKernels = 20         // dispatches of a layer, each of which waits for the one before
+	layerKernels = 20         // dispatches of a layer, each of which waits for the previous one
 	launchLayers = 32         // in a recording
 	copyBytes    = 128 << 20  // bytes of a transfer
 )
@@ -222,7 +222,7 @@ func (d *Device) Products(src compute.Source, tokens int) (float64, error) {
 	})
 }
 
-// Trait is something that a device has, as its driver tells it.
+// Trait is a property of a device, according to its driver.
 type Trait struct{ Name, Value string }
 
 // Traits returns what kernels and placement depend on, for reports.

@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// queue holds operations that were asked for and are not recorded yet, because together with those that follow they may
-// make one dispatch: each dispatch that waits for another costs microseconds, in which the device computes nothing. What
-// is written to memory is the same either way.
+// queue holds operations that are not recorded yet, because together with later ones they may make one dispatch: each
+// dispatch that waits for another costs microseconds in which the device is idle. The results in memory are the same
+// either way.
 type queue struct {
 	ops  []compute.Op
 	open []fusion // that took all of ops

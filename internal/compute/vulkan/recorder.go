@@ -50,7 +50,7 @@ type recorder struct {
 	copies   vk.CommandBuffer // on the queue for copies, in recording; 0: none
 	after    uint64           // number of the segment's command that it waits for
 	passed   uint64           // number of the last command that read Device.passage
-	wanted   []place          // what is copied to the host in the end
+	wanted   []place          // copied to the host in the end
 	err      error            // the first one
 	hazards  hazards
 	forms    packedForms
@@ -63,7 +63,7 @@ type recorder struct {
 	bound    vk.Pipeline
 	swaps    []swapped
 	param    driver.View                   // memory of the params, once an operation needs them
-	paramOut driver.View                   // memory of the params of rows with logits, likewise
+	paramOut driver.View                   // memory of the params of rows with logits
 	run      driver.View                   // memory of the runs, once an operation needs them
 	ropes    map[*compute.Rope]driver.View // memory of cosines and sines
 

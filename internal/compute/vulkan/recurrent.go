@@ -15,8 +15,8 @@ const (
 	scanRows  = elementwise / scanLanes
 )
 
-// runWords are those that shaders/runs.glsl reads of each row: how many rows the run has that begins there, 0 where
-// none does, and its slot, with freshRun where the sequence begins.
+// runWords are the words that shaders/runs.glsl reads for each row: how many rows the run has that begins there, or 0,
+// and its slot, with freshRun if the sequence begins.
 const (
 	runWords = 2
 	freshRun = 1 << 31
@@ -83,7 +83,7 @@ func (r *recorder) scan(o *compute.Scan) {
 	r.about(o.A.Name)
 	step := o.Step
 	if !o.Stepped() {
-		step = o.X // for the binding alone
+		step = o.X // only for the binding
 	}
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	push := []uint32{uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State)}

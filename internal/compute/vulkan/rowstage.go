@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// rowStage is host memory that rows pass through on their way into matrices, and what is to be copied from there.
+// rowStage is host memory that rows pass through on their way into matrices, and the copies to make from there.
 type rowStage struct {
 	d       *Device
 	memory  driver.View

@@ -8,10 +8,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// elementwise is the workgroup of shaders that treat every element alone.
+// elementwise is the workgroup of shaders that process single elements.
 const elementwise = 256
 
-// groupsFor returns the workgroups for n elements. Shaders go on in strides where there are more than the device can
+// groupsFor returns the workgroups for n elements. Shaders loop with a stride if there are more than the device can
 // count.
 func (r *recorder) groupsFor(n int) [3]int {
 	return [3]int{min(ceil(n, elementwise), int(r.d.gpu.Limits.MaxComputeWorkGroupCount[0])), 1, 1}
@@ -39,7 +39,7 @@ func (r *recorder) add(dst, x compute.Tensor) {
 	})
 }
 
-// perElement does c with an invocation for each of n elements, whose number goes before what c pushes.
+// perElement does c with an invocation for each of n elements, and pushes n before c's constants.
 func (r *recorder) perElement(n int, c call) {
 	if n == 0 {
 		return

@@ -26,7 +26,7 @@ type segment struct {
 	stale   bool         // it read more: the next recording copies that too
 
 	commands uint64 // recorded; they are numbered from 1 on
-	copied   uint64 // command buffers on the queue for copies, likewise
+	copied   uint64 // command buffers on the queue for copies
 
 	pools []vk.DescriptorPool // descriptor pools of its dispatches' sets; none if descriptors are pushed
 	sets  int                 // left in the last one
@@ -72,7 +72,7 @@ func (d *Device) newSegment(seg compute.Segment, p *compute.Params) *segment {
 	return s
 }
 
-// maxSegments stay recorded; the one that was not used for longest makes room for another.
+// maxSegments is the most recorded segments; the least recently used one makes room for another.
 const maxSegments = 64
 
 // Run executes body's verbs with p: it records them the first time, and later only writes p and submits. A body that
@@ -367,7 +367,7 @@ func (r *recorder) result(size int64, done func(p *compute.Params, data []byte))
 func (r *recorder) check(f func(*compute.Params) error) { r.seg.checks = append(r.seg.checks, f) }
 
 // exchange is memory that host and device both see. Segments share it, because only one runs at a time and everything
-// in it is written anew for every run; each recording cuts its parts off from the start.
+// in it is rewritten for every run; each recording cuts its parts from the start.
 type exchange struct {
 	memory  *driver.Memory
 	purpose driver.Purpose

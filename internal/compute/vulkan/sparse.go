@@ -23,7 +23,7 @@ const (
 	everyTokens = 128
 )
 
-// sparse is one SparseFFN.
+// sparse is one SparseFFN operation.
 type sparse struct {
 	r       *recorder
 	w       compute.SparseWeights
@@ -70,7 +70,7 @@ func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	f.gateLow = operand{r: r, x: w.Adapter.GateLow, name: "narrow gates"}
 	f.upLow = operand{r: r, x: w.Adapter.UpLow, name: "narrow ups"}
 	f.few = compute.FewTokens
-	prompts := r.single(x) // where they begin
+	prompts := r.single(x) // beginning of the prompts
 	if prompts == x.Rows {
 		f.few = fewRows
 	}
@@ -181,19 +181,18 @@ func (f *sparse) tensor(name string, n, cols int) compute.Tensor {
 	return compute.Tensor{Rows: n, Cols: cols, Mem: &tensor{f.r.scratch(name, 4*int64(n)*int64(cols))}}
 }
 
-// added is what is added to products of neurons' rows: the same for every token, or, where an adapter has its part in
-// it, each token's own.
+// added is added to products of neurons' rows: the same for every token or, with an adapter, separate for each token.
 type added struct {
 	bias *compute.Vector
 	more compute.Tensor // [n, n_ff] or without memory
 }
 
-// addedGates returns what is added to the gates of n tokens from first on.
+// addedGates returns the addend of the gates of n tokens from first on.
 func (f *sparse) addedGates(first, n int) added {
 	return added{more: f.widened("gates' adapter", &f.gateLow, f.w.Adapter.GateB, nil, first, n)}
 }
 
-// addedUps returns what is added to the ups of n tokens from first on.
+// addedUps returns the addend of the ups of n tokens from first on.
 func (f *sparse) addedUps(first, n int) added {
 	if f.w.Adapter.UpB == nil {
 		return added{bias: f.w.UpBias}
@@ -219,7 +218,7 @@ func (f *sparse) multiply(a Arithmetic, first, n int, out compute.Tensor, w *com
 	}
 }
 
-// someNeurons computes n tokens from first on by the sets' members alone.
+// someNeurons computes n tokens from first on with only the sets' members.
 func (f *sparse) someNeurons(first, n int) {
 	f.a = f.tensor("members' neurons", n, f.n)
 	gated := f.w.Gate != nil
@@ -330,7 +329,7 @@ const (
 	addsEach // sums of each token
 )
 
-// binding returns how a shader reads what is added, and the view, or standIn.
+// binding returns how a shader reads the addend, and the view, or standIn.
 func (a added) binding(standIn driver.View) (uint32, driver.View) {
 	switch {
 	case a.more.Mem != nil:
@@ -351,7 +350,7 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, and added, step uint32) {
 	}
 }
 
-// bothRows computes the members' rows of gate and up, which are alike.
+// bothRows computes the members' rows of gate and up, which have the same form.
 func (f *sparse) bothRows(first, n int, gates, ups added) {
 	p, up := &mem(f.w.Gate).parts[0], &mem(f.w.Up).parts[0]
 	adds, sums := gates.binding(p.memory)

@@ -70,7 +70,7 @@ func (s *stamps) destroy() {
 	}
 }
 
-// about says which weight what is recorded next is for. Neighbours of the same part of a layer are timed together.
+// about sets the weight of the next commands. Neighbours of the same part of a layer are timed together.
 func (r *recorder) about(weight string) {
 	r.weight = weight
 	if !r.timed {
@@ -141,7 +141,7 @@ func (s *stamps) begin(n int) time.Duration {
 	return monotime.Now()
 }
 
-// end tells the trace and w what ran between the stamps of a run that began at from, if it has come to its end.
+// end reports the times between the stamps of a run that began at from to the trace and w, if the run is done.
 func (s *stamps) end(all []stamp, from time.Duration, done bool, w *compute.Watch) {
 	if s == nil || len(all) == 0 {
 		return
@@ -182,7 +182,7 @@ func (s *stamps) align(from time.Duration, first, last uint64) {
 	if s.common == (moment{}) {
 		s.common = moment{last, before}
 	}
-	s.common = moment{last, s.when(last)} // clocks run apart, and the device's starts anew when its bits are used up
+	s.common = moment{last, s.when(last)} // clocks drift apart, and the device's restarts when its bits are used up
 	s.common.time += max(0, from-s.when(first))
 	s.common.time -= max(0, s.common.time-before)
 }

@@ -44,7 +44,7 @@ func (r *recorder) match(x, like compute.Tensor, floor float32) {
 	})
 }
 
-// rowGroups returns a workgroup for each row of x. Shaders go on in strides where there are more than the device can
+// rowGroups returns a workgroup for each row of x. Shaders loop with a stride if there are more than the device can
 // count.
 func (r *recorder) rowGroups(x compute.Tensor) [3]int {
 	return [3]int{min(x.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[0])), 1, 1}

@@ -6,15 +6,15 @@ import (
 )
 
 // product is the last dispatch of a product, which is held back: if an Add of its output follows, the shader adds to
-// the sum itself, which saves a dispatch and the wait for it.
+// the sum itself, which saves a dispatch and a wait.
 type product struct {
 	call
 	out  driver.View
 	spec int // the constant that says whether the shader adds; it adds to the last binding
 }
 
-// dispatchProduct records a product's dispatch: what is the whole of out now or, if nothing comes between, together
-// with an Add, a part at once. The constant spec is still zero, and the last binding stands in.
+// dispatchProduct records a product's dispatch: if it writes all of out, now or together with a following Add, and if
+// it writes a part, at once. The constant spec is still zero, and the last binding is a placeholder.
 func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole bool) {
 	if !whole {
 		r.dispatch(c)
@@ -25,7 +25,7 @@ func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole b
 	r.forms.forget(floats(out))
 }
 
-// flush records what is held back. Everything that records commands calls it first.
+// flush records the held product. Everything that records commands calls it first.
 func (r *recorder) flush() {
 	r.settle()
 	if p := r.held; p != nil {
@@ -38,8 +38,8 @@ func (r *recorder) flush() {
 	}
 }
 
-// joins reports whether the product that is held back can add to dst what it has as x: its output is x, and it does not
-// read dst.
+// joins reports whether the held product can add to dst in place of an Add of x: its output is x, and it does not read
+// dst.
 func (r *recorder) joins(dst, x compute.Tensor) bool {
 	p := r.held
 	if p == nil || p.out != floats(x) {
@@ -53,7 +53,7 @@ func (r *recorder) joins(dst, x compute.Tensor) bool {
 	return true
 }
 
-// join has the product that is held back add to dst, if it can.
+// join makes the held product add to dst, if it can.
 func (r *recorder) join(dst, x compute.Tensor) bool {
 	if !r.joins(dst, x) {
 		return false

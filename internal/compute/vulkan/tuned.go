@@ -42,7 +42,7 @@ func loadTuned(path string) *tuned {
 	return t
 }
 
-// keep notes what was found. A file that cannot be written is no error: the next process takes as long.
+// keep stores a result. A file that cannot be written is not an error: the next process takes as long.
 func (t *tuned) keep(of, found string) {
 	t.Found[of] = found
 	if t.path == "" || os.MkdirAll(filepath.Dir(t.path), 0o755) != nil {
@@ -55,18 +55,18 @@ func (t *tuned) keep(of, found string) {
 	})
 }
 
-// times reports whether products are timed: not by a device that only counts, nor where the processor computes, for
-// which one shape is as good as another and a product takes seconds.
+// times reports whether products are timed. A device that only counts does not time them, and neither does a software
+// device: there one shape is as good as another, and a product takes seconds.
 func (d *Device) times() bool {
 	return !d.gpu.Counts() && (d.gpu.Info.Kind != driver.CPU || d.long.timed)
 }
 
-// foresees reports whether d is the Foresight of a device that times its products.
+// foresees reports whether d only counts for a device that times its products.
 func (d *Device) foresees() bool {
 	return d.gpu.Counts() && d.pipelines != nil && d.gpu.Info.Kind != driver.CPU
 }
 
-// found returns what is known to be the fastest.
+// found returns the stored results of the fastest ways.
 func (d *Device) found() *tuned {
 	if d.long.tuned == nil {
 		path := ""
@@ -129,8 +129,8 @@ func (d *Device) variant(a Arithmetic, t quant.Type, rows, n int) variant {
 // other bytes.
 func (d *Device) chooses() bool { return d.times() && d.found().path != "" }
 
-// faster returns the arithmetic out of serve, all of which can compute t, with the fastest products. One variant of
-// each is timed, because each takes a while to compile.
+// faster returns the arithmetic out of serve with the fastest products; all of them can compute t. One variant of each
+// is timed, because each takes a while to compile.
 func (d *Device) faster(t quant.Type, serve []Arithmetic) Arithmetic {
 	known := d.found()
 	of := t.String()
@@ -157,7 +157,7 @@ func (d *Device) faster(t quant.Type, serve []Arithmetic) Arithmetic {
 	return best
 }
 
-// clearly is how much less time an arithmetic must take than those that come before it.
+// clearly is the share of an earlier arithmetic's time that a later one must stay below.
 const clearly = 0.9
 
 // timeProducts returns the seconds that a product takes in each variant.
@@ -186,7 +186,7 @@ func (d *Device) timeProducts(t quant.Type, rows, n int, all []variant) ([]float
 		multiply := func(r *recorder) {
 			r.multiplyBy(v, &operand{r: r, x: x, name: "timed"}, 0, n, 0, compute.Product{Out: out, W: w})
 		}
-		if own.gpu.Counts() { // what is timed later is compiled now
+		if own.gpu.Counts() { // variants that will be timed are compiled now
 			_ = own.once(multiply)
 			continue
 		}

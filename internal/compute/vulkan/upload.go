@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// room is device memory for matrices that the host sends anew whenever they are needed, and host memory that they pass
+// room is device memory for matrices that the host sends whenever they are needed, and host memory that they pass
 // through.
 type room struct{ local, staged driver.View }
 

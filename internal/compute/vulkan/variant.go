@@ -131,8 +131,7 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 // From enoughTiles tiles on, wide tiles, which read less, keep the largest GPUs busy.
 const enoughTiles = 96
 
-// likely returns the variant out of all, the smallest first, that computes that many rows and tokens if nothing is
-// timed.
+// likely returns the variant out of all, smallest first, for this many rows and tokens, without timing.
 func likely(all []variant, rows, n int) variant {
 	v := all[0]
 	for _, w := range all[1:] {

@@ -43,7 +43,7 @@ func (c *Checkpoint) unpackBlocks(p Packing) error {
 			continue
 		}
 		matrix, scales := name, []string{name + "_scale", strings.TrimSuffix(name, "weight") + "scale"}
-		shape, sure := codes.Shape, false // whether the names alone tell that these are in MXFP4
+		shape, sure := codes.Shape, false // whether the names prove that these are MXFP4
 		if base, ok := strings.CutSuffix(name, "_blocks"); ok {
 			n := len(shape) - 2
 			if n < 1 || shape[n+1] != blockCodes {
@@ -119,7 +119,7 @@ func (b *blocks) ReadAt(out []byte, offset int64) (int, error) {
 	return len(out), nil
 }
 
-// exponents writes the exponents of n blocks of MXFP4 from first on to where the blocks lie in out.
+// exponents writes the exponents of n blocks of MXFP4, from first on, to the blocks' places in out.
 func (b *blocks) exponents(out []byte, first, n int) error {
 	raw := make([]byte, n)
 	if err := b.scales.ReadAt(raw, int64(first)); err != nil {
@@ -155,7 +155,7 @@ func (b *blocks) halves(out []byte, first, n int) error {
 // Blocks reports whether t is in blocks of a GGUF type. Type returns it.
 func (t *Tensor) Blocks() bool { return t.blocks }
 
-// Floats returns t, or what reads it as F32 where it is in blocks.
+// Floats returns t, or a view of it as F32 if it is in blocks.
 func (t *Tensor) Floats() *Tensor {
 	if !t.blocks {
 		return t

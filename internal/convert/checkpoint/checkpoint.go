@@ -56,7 +56,7 @@ func Open(dir string) (_ *Checkpoint, err error) {
 	}
 	names := map[string]bool{}
 	for name, file := range index.WeightMap {
-		// A shard lies beside its index; a path that leads elsewhere is not followed.
+		// A shard is next to its index; paths elsewhere are not followed.
 		if filepath.Base(file) != file || !filepath.IsLocal(file) || strings.ContainsAny(file, `/\`) {
 			return nil, fmt.Errorf("%s: tensor %q: %q is not a file name in this folder", c.Path, name, file)
 		}

@@ -12,7 +12,7 @@ import (
 // as DeepSeek V4, one scale for each block of rows and columns, or W.weight_scale, one for each row, for each matrix or
 // for all, as llm-compressor and ModelOpt have them. Scales multiply. Whole numbers of eight bits have the same form.
 
-// beside8 are the ends of names of what lies beside such matrices for activations and caches, which nothing here needs.
+// beside8 are the endings of tensors next to such matrices for activations and caches, which are not needed here.
 var beside8 = []string{".input_scale", ".activation_scale", "_activation_scale", ".k_scale", ".v_scale"}
 
 // unpackEights has matrices of floats or whole numbers of eight bits read as F32.
@@ -57,13 +57,13 @@ type eights struct {
 	t          *Tensor
 	values     *[256]float32
 	scales     []float32
-	rows, cols int // of a matrix, of which there may be several
+	rows, cols int // of one matrix, of which there may be several
 	high, wide int // rows and columns that share a scale
 	across     int // scales of as many rows
 	each       int // of a matrix; 0: all matrices have the same
 }
 
-// newEights returns what reads t by the scales s, of which so many parts of t's rows have their own.
+// newEights returns a reader of t with scales s. parts is the number of parts of t's rows that have separate scales.
 func newEights(t, s *Tensor, block []int, parts int) (*eights, error) {
 	if len(t.Shape) < 1 {
 		return nil, fmt.Errorf("%s: offset %d: tensor %q of %s is no matrix", t.Path(), t.Offset, t.Name, t.DType)
@@ -80,7 +80,7 @@ func newEights(t, s *Tensor, block []int, parts int) (*eights, error) {
 	if e.scales, err = scalesOf(s); err != nil {
 		return nil, err
 	}
-	shape := s.Shape // without the dimensions of one scale behind the others
+	shape := s.Shape // without trailing dimensions of 1
 	for len(shape) > 0 && shape[len(shape)-1] == 1 && len(shape) >= len(t.Shape) {
 		shape = shape[:len(shape)-1]
 	}

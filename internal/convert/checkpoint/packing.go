@@ -9,11 +9,11 @@ import (
 // Packing holds a configuration's settings of packed matrices. The tensors show which matrices are packed.
 type Packing struct {
 	Eights bool  // there are floats or whole numbers of eight bits
-	Block  []int // rows and columns of a block of eights that share a scale; nil: the configuration tells none
+	Block  []int // rows and columns of a block of eights that share a scale; nil: not in the configuration
 	Bits   int   // of whole numbers that are packed into words of 32 bits; 0: there are none
 	Group  int   // elements of a row of these that share a scale; 0: all
 
-	// Matrices whose names end so have so many parts of rows, each with blocks of its own; empty: none has.
+	// Matrices with names of this ending consist of several parts of rows with separate blocks; empty: none.
 	Parted string
 	Parts  int
 
@@ -21,8 +21,8 @@ type Packing struct {
 	Divides bool // scales of these divide
 }
 
-// Unpack has packed matrices read as if they were not packed: those that GGUF has, too, in blocks of its type, all
-// others as F32. It leaves out their scales.
+// Unpack makes packed matrices readable: those that GGUF has, too, in blocks of its type, all others as F32. It leaves
+// out their scales.
 func (c *Checkpoint) Unpack(p Packing) error {
 	if err := c.unpackBlocks(p); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *Checkpoint) Unpack(p Packing) error {
 	return nil
 }
 
-// replace puts t in the place of the tensors that it is made of.
+// replace replaces the tensors that t is made of by t.
 func (c *Checkpoint) replace(t *Tensor, from ...*Tensor) {
 	for _, f := range from {
 		delete(c.Tensors, f.Name)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Pickles are programs for a stack machine that may name any function of Python. This one runs what torch.save writes
-// for tensors and state dicts and nothing else: it calls no names but those of its table, each instruction allocates at
-// most what it read, and errors name the offset.
+// Pickles are programs for a stack machine that may call any function of Python. This one runs only what torch.save
+// writes for tensors and state dicts: it calls no names but those of its table, each instruction allocates at most as
+// much as it reads, and errors name the offset.
 //
 // Source: Python's documentation of pickletools, and torch/serialization.py for what the names mean.
 

@@ -21,7 +21,7 @@ const maxHeader = 100_000_000
 type element struct {
 	bytes   int // size of one element
 	typ     quant.Type
-	weights bool // the converter reads it; other dtypes may only be stored beside the weights
+	weights bool // the converter reads it; other dtypes are accepted for tensors that are not weights
 }
 
 func elements() map[string]element {
@@ -33,7 +33,7 @@ func elements() map[string]element {
 	}
 }
 
-// Tensor is a tensor as it lies in a file, rows outermost. It can be read until its file is closed.
+// Tensor is a tensor of a file, rows outermost. It can be read until its file is closed.
 type Tensor struct {
 	Name   string
 	DType  string // as safetensors names it: F32, BF16, …
@@ -46,7 +46,7 @@ type Tensor struct {
 	typ    quant.Type // of blocks
 }
 
-// Path returns the name of the file that t lies in, for messages.
+// Path returns the name of t's file, for messages.
 func (t *Tensor) Path() string { return t.file.path }
 
 // Type returns the element type of a tensor that holds weights; ok is false for other dtypes.
@@ -76,9 +76,9 @@ type shard struct {
 	r    io.ReaderAt
 }
 
-// readHeader reads the header of a safetensors file of size bytes and checks it: every tensor lies in
-// the file, has as many bytes as its shape says, and the data section is covered without overlap or hole.
-// Tensors come in the order of their data.
+// readHeader reads the header of a safetensors file of size bytes and checks it: every tensor is inside the file, has
+// as many bytes as its shape says, and tensors cover the data section without overlap or hole. Tensors come in the
+// order of their data.
 //
 // Source: the format's description, https://huggingface.co/docs/safetensors.
 func readHeader(s *shard, size int64) ([]Tensor, error) {

@@ -106,7 +106,7 @@ func FuzzSafetensors(f *testing.F) {
 	})
 }
 
-// TestUndelivered: a clone without Git LFS leaves pointers in place of the folder's files, and the message says so.
+// TestUndelivered: a clone without Git LFS has pointers in place of the folder's files, and the message says so.
 func TestUndelivered(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4\n"), 0o600); err != nil {

@@ -19,7 +19,7 @@ type Torch struct {
 	path    string
 	r       io.ReaderAt
 	size    int64
-	file    *os.File             // behind r
+	file    *os.File             // the file of r
 	records map[string]*zip.File // by name in the archive's folder
 	root    any                  // what was saved
 }
@@ -43,7 +43,7 @@ func OpenTorch(path string) (*Torch, error) {
 	return t, nil
 }
 
-// readTorch is OpenTorch for a file of size bytes behind r; path is for messages.
+// readTorch is OpenTorch for a file of size bytes in r; path is for messages.
 func readTorch(path string, r io.ReaderAt, size int64) (*Torch, error) {
 	t := &Torch{path: path, r: r, size: size, records: map[string]*zip.File{}}
 	archive, err := zip.NewReader(r, size)
@@ -51,7 +51,7 @@ func readTorch(path string, r io.ReaderAt, size int64) (*Torch, error) {
 		return nil, t.notArchive()
 	}
 	for _, r := range archive.File {
-		_, name, _ := strings.Cut(r.Name, "/") // everything lies in one folder, whose name is anybody's
+		_, name, _ := strings.Cut(r.Name, "/") // everything is in one folder of any name
 		if t.records[name] != nil {
 			return nil, t.errorf("record %.80q occurs twice", name)
 		}
@@ -74,7 +74,7 @@ func (t *Torch) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", t.path, fmt.Errorf(format, args...))
 }
 
-// notArchive says what a file is that is no ZIP archive.
+// notArchive describes a file that is not a ZIP archive.
 func (t *Torch) notArchive() error {
 	var head [4]byte
 	_, _ = t.r.ReadAt(head[:], 0)
@@ -174,7 +174,7 @@ func (t *Torch) locate(name string, x *torchTensor) (*Tensor, error) {
 	return s, nil
 }
 
-// elems returns the number of elements, which must lie one behind the other within the storage.
+// elems returns the number of elements, which must be contiguous in the storage.
 func (x *torchTensor) elems() (int64, error) {
 	n := int64(1)
 	for i := len(x.shape) - 1; i >= 0; i-- {

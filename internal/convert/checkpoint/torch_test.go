@@ -153,7 +153,7 @@ func TestHostileTorch(t *testing.T) {
 	}
 }
 
-// FuzzTorch: whatever the bytes, tensors that are found lie in the file, and errors are one line.
+// FuzzTorch: for any bytes, tensors are inside the file, and errors are one line.
 func FuzzTorch(f *testing.F) {
 	names, _ := filepath.Glob("testdata/torch/*.pt")
 	for _, name := range names {

@@ -20,7 +20,7 @@ import (
 //
 // A number is (code − zero)·scale.
 
-// unpackWords has such matrices read as blocks of Q4_0 where these have the same codes, or as F32.
+// unpackWords makes such matrices readable as blocks of Q4_0 if these have the same codes, else as F32.
 func (c *Checkpoint) unpackWords(p Packing) error {
 	if !slices.Contains([]int{2, 4, 8}, p.Bits) || p.Group < 0 {
 		return fmt.Errorf("%s: whole numbers of %d bits in groups of %d are not supported; of 2, 4 and 8 bits are", c.Path, p.Bits, p.Group)
@@ -57,7 +57,7 @@ type words struct {
 	group      int     // columns that share a scale
 	groups     int     // of a row
 	scales     *Tensor // [rows, groups]
-	zeros      *Tensor // likewise, in words along the rows; nil: half of all codes
+	zeros      *Tensor // zeros, in words along the rows; nil: half of all codes
 	of         []int   // the group of each column; nil: as many neighbours each
 }
 

@@ -28,8 +28,8 @@ func apertus() Family {
 	return f
 }
 
-// bitNet describes BitNet b1.58: norms before the last products of attention and of feed-forward layers, and matrices of
-// three values. Folders hold the weights of training; conversion rounds them to these.
+// bitNet describes BitNet b1.58: norms before the last products of attention and of feed-forward layers, and matrices
+// of three values. Folders hold the training weights; conversion rounds them.
 func bitNet() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are
-// LayerNorms of the residual with what a part has added, and there is no head.
+// encoder describes embedding models after BERT: every token sees all others, norms are LayerNorms of the residual
+// after a part's output was added, and there is no head.
 func encoder() Family {
 	var f Family
 	f.LayerNorm, f.NormSum, f.Later, f.Headless, f.Activation, f.HeadsFillWidth = true, true, true, true, compute.GELU, true

@@ -17,7 +17,7 @@ func matches(name string, patterns []string) bool {
 	})
 }
 
-// each returns tensors with those that patterns match changed.
+// each returns tensors with change applied to those that match patterns.
 func each(tensors []Tensor, change func(t *Tensor), patterns ...string) []Tensor {
 	tensors = slices.Clone(tensors)
 	for i := range tensors {
@@ -28,22 +28,22 @@ func each(tensors []Tensor, change func(t *Tensor), patterns ...string) []Tensor
 	return tensors
 }
 
-// optional returns tensors, with those that match patterns optional.
+// optional returns tensors, with those that match patterns made optional.
 func optional(tensors []Tensor, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Optional = true }, patterns...)
 }
 
-// required returns tensors, with those that match patterns required.
+// required returns tensors, with those that match patterns made required.
 func required(tensors []Tensor, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Optional = false }, patterns...)
 }
 
-// changed returns tensors, with that change at conversion for those that match patterns.
+// changed returns tensors, with this change at conversion for those that match patterns.
 func changed(tensors []Tensor, change Change, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Change = change }, patterns...)
 }
 
-// without returns tensors without those that patterns match.
+// without returns tensors that do not match patterns.
 func without(tensors []Tensor, patterns ...string) []Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t Tensor) bool { return matches(t.Name, patterns) })
 }
@@ -61,7 +61,7 @@ func with(tensors []Tensor, more ...Tensor) []Tensor {
 	return tensors
 }
 
-// replaced returns tensors with by in the place of the named one.
+// replaced returns tensors with by in place of the named one.
 func replaced(tensors []Tensor, name string, by ...Tensor) []Tensor {
 	i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == name })
 	return slices.Concat(tensors[:i], by, tensors[i+1:])

@@ -144,7 +144,7 @@ type Encoders struct {
 
 // Meaning holds the meaning of the keys, by whatever names the folder gives them. Family.Read fills it in.
 type Meaning struct {
-	Refused      error                `json:"-"` // why the folder is not supported, besides what Family.Read returns; the first reason
+	Refused      error                `json:"-"` // the first reason why the folder is not supported, besides Family.Read's
 	Mixture      Mixture              `json:"-"`
 	Epsilon      Setting[float64]     `json:"-"` // epsilon of the norms
 	Nonlinearity Setting[string]      `json:"-"` // as Hugging Face names it
@@ -155,9 +155,9 @@ type Meaning struct {
 	UnitHead     bool                 `json:"-"` // the head's rows are normalised to length 1
 	UnitColumns  bool                 `json:"-"` // its columns are
 	MaxAlibi     *float64             `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
-	LayerHeads   []int                `json:"-"` // heads of each layer, where they differ
-	LayerKV      []int                `json:"-"` // KV heads of each layer, where they differ
-	WindowRotary float64              `json:"-"` // share of a head that is rotated in layers with windows, where it differs; 0: it does not
+	LayerHeads   []int                `json:"-"` // heads of each layer, if they differ
+	LayerKV      []int                `json:"-"` // KV heads of each layer, if they differ
+	WindowRotary float64              `json:"-"` // share of a head that is rotated in layers with windows, if it differs; 0: it does not
 	Clamp        float64              `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64              `json:"-"` // factor of the scores q·k; 0: 1/√key
 	StateSpace   StateSpace           `json:"-"` // sizes of recurrent layers
@@ -168,8 +168,8 @@ type Meaning struct {
 	Absent       func(l int, name string) bool `json:"-"`
 	WindowLatent *LatentShape                  `json:"-"` // for sliding-window layers; nil: the shape of all layers
 	HalfTurned   bool                          `json:"-"` // layers without windows rotate half of what the others do
-	// FurtherWindows says which MTP layers have a sliding window, if the pattern of the other layers does not tell it.
-	// Further MTP layers are like the last one listed. nil: the pattern tells it.
+	// FurtherWindows says which MTP layers have a sliding window, unless the pattern of the other layers says it (nil).
+	// MTP layers beyond the list are like its last one.
 	FurtherWindows []bool `json:"-"`
 }
 
@@ -270,8 +270,8 @@ func (c *Config) Errorf(key, format string, args ...any) error {
 	return fmt.Errorf("%s: key %q: %s", c.Path, key, fmt.Sprintf(format, args...))
 }
 
-// refuse notes that the folder is not supported for what it says of a key, if that is so. What is read after it must not
-// depend on the key.
+// refuse records that the folder's value of a key is unsupported, if so. Code that runs afterwards must not depend on
+// the key.
 func (c *Config) refuse(unsupported bool, key, format string, args ...any) {
 	if unsupported && c.Refused == nil {
 		c.Refused = c.Errorf(key, format, args...)

@@ -2,7 +2,7 @@ package lineage
 
 import "cmp"
 
-// exaone describes EXAONE 3 and 3.5: llama with halves that are rotated, and names of its own.
+// exaone describes EXAONE 3 and 3.5: llama with rotated halves and other names.
 func exaone() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "exaone", []string{"ExaoneForCausalLM"}

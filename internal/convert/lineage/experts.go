@@ -35,7 +35,7 @@ func (e *Experts) Gating() uint32 {
 	return uint32(slices.Index(compute.GatingFunctions(), e.Score) + 1)
 }
 
-// leastSum is the least sum that weights are divided by: the smallest normal half. No softmax comes near it.
+// leastSum is the least divisor of weights: the smallest normal F16. Softmax stays far above it.
 const leastSum = 1.0 / (1 << 14)
 
 // OfExperts reports whether a tensor, by its name in GGUF after "blk.N.", is of layers with experts only.

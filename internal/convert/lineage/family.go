@@ -69,7 +69,7 @@ type Naming struct {
 	Classifier []Tensor
 }
 
-// Positions says how a lineage tells positions apart.
+// Positions says how a lineage encodes positions.
 type Positions struct {
 	Rotation       Rotation
 	PartialRotary  bool // only the first elements of a head may be rotated
@@ -152,15 +152,14 @@ type Recurrence struct {
 	// heads are neighbours. A group's heads share queries and keys.
 	Tiled bool
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, with the norm attn_norm.
-	// Files give its number of KV heads and of neurons, at least one of them 0.
+	// Files give its numbers of KV heads and of neurons; at least one of them is 0.
 	OnePart bool
-	// AllLayers are the parts of every layer, in families with recurrent layers in which all layers are alike:
-	// attention and the recurrent layer read the same norm, and both are added to the residual. 0: files tell the kind
-	// of each layer.
+	// AllLayers are the parts of every layer, in families with recurrent layers and equal layers: attention and the
+	// recurrent layer read the same norm, and both are added to the residual. 0: files say the kind of each layer.
 	AllLayers Part
 }
 
-// Residual says what a lineage's residual consists of, and where it ends.
+// Residual describes a lineage's residual, and where it ends.
 type Residual struct {
 	AltUp       bool // the residual has several streams, and blocks compute one of them
 	LayerInputs bool // tokens may also have an embedding for each layer
@@ -217,7 +216,7 @@ const (
 	Exp                  // exp of each element
 	Product              // the product of two vectors, element by element
 	Column               // a vector becomes a column
-	Taps                 // a convolution of each channel alone loses the dimension of its inputs
+	Taps                 // a convolution per channel loses the dimension of its inputs
 	Groups               // a vector becomes a row for each group
 	Joined               // the rows of several matrices, one after the other
 	JoinedColumns        // each matrix's columns become rows, one matrix after the other
@@ -236,7 +235,7 @@ const (
 	Ternary              // each element becomes −1, 0 or 1, whichever is nearest, times the mean magnitude of all
 )
 
-// Drafting returns the families of draft models, which are none of All: alone they compute nothing.
+// Drafting returns the families of draft models. They are not in All, because they compute nothing alone.
 func Drafting() []Family { return []Family{gemma4Assistant(), eagle3(), dflash()} }
 
 // All returns every family, by name.

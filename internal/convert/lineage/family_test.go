@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFamilies: every tensor stands once, and is found on Hugging Face unless it is computed; every block
-// has what the forward pass and the neurons need.
+// TestFamilies: every tensor is listed once, and is found on Hugging Face unless it is computed; every block has what
+// the forward pass and the neurons need.
 func TestFamilies(t *testing.T) {
 	names, sources := map[string]bool{}, map[string]bool{}
 	for _, f := range All() {
@@ -97,7 +97,7 @@ func has(f Family, name string) bool {
 	return false
 }
 
-// TestSmallThinkerLayouts: layouts of layers that GGUF files cannot tell are refused by their key.
+// TestSmallThinkerLayouts: layouts of layers that GGUF files cannot express are refused with their key.
 func TestSmallThinkerLayouts(t *testing.T) {
 	late, all := false, []int{1, 1, 1, 1, 1}
 	for _, c := range []struct {

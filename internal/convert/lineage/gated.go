@@ -40,7 +40,7 @@ func (c *Config) sharedCount(def int) int {
 	return def
 }
 
-// denseFirst returns how many layers before the first with experts the configuration lists; def where it lists none.
+// denseFirst returns how many layers before the first with experts the configuration lists, or def if it lists none.
 func (c *Config) denseFirst(def int) int {
 	if c.MLPTypes == nil {
 		return def

@@ -1,7 +1,7 @@
 package lineage
 
 // graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention without
-// rotation. Both are followed by experts with a shared one, or in the dense models by the shared one alone.
+// rotation. Both are followed by experts with a shared one, or in the dense models by only the shared one.
 func graniteHybrid() Family {
 	f := graniteMoE()
 	f.Name, f.HuggingFace = "granitehybrid", []string{"GraniteMoeHybridForCausalLM"}

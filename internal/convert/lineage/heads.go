@@ -84,8 +84,8 @@ type DFlashKeys struct {
 type Head struct {
 	Layers []int   // the model's layers with inputs that the head reads
 	Width  int     // the model's width; 0: files do not say it
-	Block  int     // rows of a block; 0: it is no DFlash head
-	Mask   int     // the token in the place of each drafted token in a block
+	Block  int     // rows of a block; 0: not a DFlash head
+	Mask   int     // the placeholder of each drafted token in a block
 	Scale  float64 // factor of the embeddings; 0: 1
 	Turned bool    // RoPE has sections, but only the first, time, has pairs
 }

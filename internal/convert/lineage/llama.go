@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, without experts: the
-// families that are made from this one do not share those. mixtral adds them. Folders of embeddings may lack the prefix
-// and the head.
+// llama describes Llama 1 to 3, Mistral and their kin, with ProSparse and TurboSparse, but without experts, because
+// families derived from this one lack them; mixtral adds them. Folders of embedding models may lack the prefix and the
+// head.
 func llama() Family {
 	var f Family
 	f.Name, f.HuggingFace = "llama", []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "IQuestCoderForCausalLM", "LlamaModel", "MistralModel"}
@@ -69,7 +69,7 @@ func llamaBlock(change Change) []Tensor {
 	}, gatedLayer("mlp.")...)
 }
 
-// textRoots returns the prefixes of a text model, alone and as a part of folders with pictures, of older and newer
+// textRoots returns the prefixes of a text model, by itself and as a part of folders with pictures, in older and newer
 // form.
 func textRoots() []string {
 	return []string{"model.", "language_model.model.", "model.language_model."}

@@ -55,8 +55,8 @@ func nomicBERTMoE() Family {
 	return f
 }
 
-// What Nomic's version 2 is trained for: its configuration tells more positions, and GGUF files read layers with
-// experts as every second.
+// Training sizes of Nomic's version 2: its configuration has more positions, and GGUF files take every second layer for
+// one with experts.
 const (
 	nomicMixedContext = 512
 	nomicMixedEvery   = 2

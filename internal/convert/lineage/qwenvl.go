@@ -1,6 +1,6 @@
 package lineage
 
-// qwen2VL describes the text part of Qwen2-VL and Qwen2.5-VL, which is Qwen2's but for the positions of pictures.
+// qwen2VL describes the text part of Qwen2-VL and Qwen2.5-VL: Qwen2 with positions of pictures.
 func qwen2VL() Family {
 	f := qwen2()
 	f.Name, f.HuggingFace = "qwen2vl", []string{"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"}
@@ -8,8 +8,8 @@ func qwen2VL() Family {
 	return f
 }
 
-// qwen3VL describes the text part of Qwen3-VL, which is Qwen3's but for the positions of pictures. What pictures add to
-// the first layers is the vision model's.
+// qwen3VL describes the text part of Qwen3-VL: Qwen3 with positions of pictures. The vision model computes what
+// pictures add to the first layers.
 func qwen3VL() Family {
 	f := qwen3()
 	f.Name, f.HuggingFace = "qwen3vl", []string{"Qwen3VLForConditionalGeneration"}

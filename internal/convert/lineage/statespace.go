@@ -62,5 +62,5 @@ type StateSpace struct {
 	Ranks      Ranks // RWKV's
 }
 
-// Channels returns what is convolved.
+// Channels returns the number of convolved channels.
 func (s StateSpace) Channels() int { return s.Inner + 2*s.Groups*s.StateSize }

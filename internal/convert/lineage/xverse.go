@@ -1,6 +1,6 @@
 package lineage
 
-// xverse describes XVERSE: llama, with files of its own name.
+// xverse describes XVERSE: llama under another name.
 func xverse() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "xverse", []string{"XverseForCausalLM"}

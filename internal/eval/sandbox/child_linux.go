@@ -72,7 +72,7 @@ func (c *confined) become() error {
 	return fmt.Errorf("%s: %w", c.Python.Executable, syscall.Exec(c.Python.Executable, argv, env))
 }
 
-// Kinds of access that Landlock grants, and those that its versions know.
+// Kinds of access that Landlock grants, and those known to its versions.
 const (
 	landlockReads  = ll.AccessFSReadFile
 	landlockLists  = landlockReads | ll.AccessFSReadDir

@@ -25,7 +25,7 @@ import (
 // leastLandlock is the first version of Landlock that protects files from being truncated: Linux 6.2.
 const leastLandlock = 3
 
-// whereScript makes Python print where it is installed.
+// whereScript makes Python print its folders.
 const whereScript = `import sys, sysconfig, json, os
 p = sysconfig.get_paths()
 folders = {p[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")} | {sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("DESTSHARED") or ""}

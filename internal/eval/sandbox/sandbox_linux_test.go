@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runners returns a runner with namespaces, where they are allowed, and one without.
+// runners returns a runner with namespaces, if they are allowed, and one without.
 func runners(t *testing.T, l Limits) map[string]*Runner {
 	t.Helper()
 	r, err := New(t.Context(), "python3", l)
@@ -64,7 +64,7 @@ func check(t *testing.T, r *Runner, p Program) Verdict {
 	return v
 }
 
-// patient returns the usual limits but for the time: on a busy machine Python takes seconds to begin.
+// patient returns the default limits with more time: on a busy machine Python takes seconds to begin.
 func patient() Limits {
 	l := DefaultLimits()
 	l.Time = time.Hour
@@ -150,7 +150,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// attacks are Python that raises an exception if it is kept in, and otherwise has done what must not be. OUTSIDE, PORT,
+// attacks are Python code that raises an exception if it is confined, and otherwise has done harm. OUTSIDE, PORT,
 // PARENT and SECRET stand for a folder, a port, a process and a file with a secret.
 var attacks = map[string]string{
 	"read passwd":                "open('/etc/passwd').read()",
@@ -264,7 +264,7 @@ var attackNumbers = map[string]int{
 	"vfork": 58, // of amd64; on arm64 it is not there, and 58 another call that is refused
 }
 
-// attackText returns the program whose function f does an attack and says "out", or the exception.
+// attackText returns a program with a function f that tries an attack and returns "out", or the exception.
 func attackText(outside, secret string, port int) string {
 	var text strings.Builder
 	text.WriteString("import os, socket, signal, fcntl, time, subprocess, ctypes\ntry:\n    import resource\nexcept ImportError:\n    resource = None\nbuffer = ctypes.create_string_buffer(4096)\n")
@@ -296,14 +296,14 @@ def f(attack):
 	return text.String()
 }
 
-// harmlessAttacks are those that do no harm where nothing keeps them in.
+// harmlessAttacks are attacks that do no harm without confinement.
 var harmlessAttacks = []string{
 	"read passwd", "read a secret", "list the secret's folder", "list the root", "write outside", "append to the secret", "make a folder outside", "chmod the secret",
 	"touch the secret", "symlink to the secret", "symlink to write outside", "parent folders", "proc: the secret", "proc: own memory", "socket inet", "socket unix",
 	"socket netlink", "socket pair", "connect", "subprocess", "posix_spawn", "memory file", "make a fifo", "inotify", "signal by pidfd", "prctl", "unreadable folder", "umask",
 }
 
-// What keeps attacks in is the sandbox: where there is none they do what they are for.
+// TestAttacksWithoutSandbox: without the sandbox the attacks succeed, so the sandbox stops them.
 func TestAttacksWithoutSandbox(t *testing.T) {
 	runners(t, patient())
 	outside, folder := t.TempDir(), t.TempDir()
@@ -523,7 +523,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// processesIn returns the processes whose folder for temporary files is below folder.
+// processesIn returns the processes with a temporary folder below folder.
 func processesIn(folder string) (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
@@ -534,14 +534,14 @@ func processesIn(folder string) (found []string) {
 	return found
 }
 
-// A user who is not root is kept in as root is, with namespaces where they are allowed and without, and leaves nothing
-// behind either.
+// TestUnprivileged: the sandbox confines programs of ordinary users like those of root, with and without namespaces,
+// and leaves no files.
 func TestUnprivileged(t *testing.T) {
 	runners(t, patient())
 	if os.Geteuid() != 0 {
 		t.Skip("all other tests run without privileges already")
 	}
-	folder, err := os.MkdirTemp("", "unprivileged-") // t.TempDir's is root's alone
+	folder, err := os.MkdirTemp("", "unprivileged-") // only root can read t.TempDir's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,7 +558,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		user   string // as TestUser tells it
+		user   string // as TestUser prints it
 		launch []string
 	}{
 		{"namespaces", fmt.Sprintf("user %d, namespaces ", user), nil}, // where the machine allows them
@@ -584,7 +584,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestUser tells TestUnprivileged who runs it.
+// TestUser prints for TestUnprivileged which user runs it.
 func TestUser(t *testing.T) {
 	t.Logf("user %d, namespaces %t", os.Geteuid(), len(runners(t, patient())) > 1)
 }
@@ -620,7 +620,7 @@ def f(kind):
 	}
 }
 
-// What is missing is told with what to do about it.
+// TestMissingLandlock: a missing feature is an error with advice.
 func TestMissingLandlock(t *testing.T) {
 	for _, c := range []struct {
 		version int

@@ -120,7 +120,7 @@ func blocks(info fs.FileInfo) int64 {
 	return 0
 }
 
-// held returns the bytes of files that a process has removed and still has open or mapped; they take room, too.
+// held returns the bytes of removed files that a process still has open or mapped, because they take room, too.
 func (s *scratch) held(pid int) (size int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	open, _ := os.ReadDir(filepath.Join(proc, "fd"))

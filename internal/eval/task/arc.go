@@ -47,7 +47,7 @@ func readARC(s *source) (all []Item, err error) {
 // arcChoice matches the label of a choice within the question of the publishers' CSV.
 var arcChoice = regexp.MustCompile(`\(([A-E1-5])\) `)
 
-// readARCCSV reads the publishers' CSV, with choices in the questions: "What is hot? (A) Ice (B) Fire".
+// readARCCSV reads the publishers' CSV, with choices inside the questions: "What is hot? (A) Ice (B) Fire".
 func readARCCSV(s *source) (all []Item, err error) {
 	var at []int
 	err = readRows(s, 0, func(line int, row []string) (err error) {

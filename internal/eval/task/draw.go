@@ -10,8 +10,8 @@ import (
 // LlamaSeed is the seed with which llama.cpp draws questions.
 const LlamaSeed = 1
 
-// Draw keeps n questions or programs, drawn at random, in the order in which they are drawn. With LlamaSeed they are
-// those that llama.cpp draws of the same file. A larger n with the same seed keeps those of a smaller n.
+// Draw keeps n random questions or programs, in random order. With LlamaSeed they are those that llama.cpp draws from
+// the same file. A larger n with the same seed includes those of a smaller n.
 func (d *Data) Draw(n int, seed uint32) {
 	d.All = d.Len()
 	if n >= d.All {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParse reads whatever a file may hold. What is accepted can be asked, scored, drawn from and used as examples.
+// FuzzParse reads arbitrary files. Accepted tasks can be asked, scored, drawn from and used as examples.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.*v"))
 	if err != nil {

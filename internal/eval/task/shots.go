@@ -24,10 +24,10 @@ type Shots struct {
 // scored is the setting that names the definition of scores.
 const scored setting.Setting = "--scoring|scoring"
 
-// AddShots puts n examples before every question as the harness defines it: in MMLU the first of the question's
-// subject, in MBPP the first programs, in other tasks those that its generator draws for each question in the order of
-// the file, so call it before Draw. examples is the training or development file; nil in MBPP: the publishers' three
-// programs of the task's own file.
+// AddShots puts n examples before every question as the harness does: in MMLU the first ones of the question's subject,
+// in MBPP the first programs, in other tasks those that its generator draws for each question in the order of the file,
+// so call it before Draw. examples is the training or development file; nil in MBPP: the publishers' three programs of
+// the task's own file.
 func (d *Data) AddShots(n int, examples *Data) error {
 	switch {
 	case n == 0:

@@ -43,7 +43,7 @@ const (
 	ARC        Kind = "arc"
 	MMLU       Kind = "mmlu"
 	TruthfulQA Kind = "truthfulqa"
-	Choice     Kind = "multiple-choice" // llama.cpp's binary form, whatever is asked
+	Choice     Kind = "multiple-choice" // llama.cpp's binary form of any task
 	HumanEval  Kind = "humaneval"
 	MBPP       Kind = "mbpp"
 )

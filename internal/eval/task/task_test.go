@@ -38,7 +38,7 @@ func choiceForm(questions ...[]string) []byte {
 	return append(head, body...)
 }
 
-// Every form is read into what its publishers' definition has the model see.
+// TestForms: every form gives the model's input of the publishers' definition.
 func TestForms(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -93,7 +93,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TruthfulQA's questions have the choices of mc1 and, behind them, of mc2, from either of the publishers' files.
+// TestTruthfulQA: questions have the choices of mc1 and then those of mc2, from either of the publishers' files.
 func TestTruthfulQA(t *testing.T) {
 	for name, data := range map[string]string{
 		"json": `[{"question": "Q1", "mc1_targets": {"yes": 1, "no": 0}, "mc2_targets": {"yes": 1, "aye": 1, "no": 0}}]`,
@@ -266,7 +266,7 @@ func TestPassAt(t *testing.T) {
 	}
 }
 
-// Samples are continued by the same run only, behind the last whole line, and are HumanEval's own lines.
+// TestSamples: only the same run continues samples, after the last complete line, and they are HumanEval's own lines.
 func TestSamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "samples.jsonl")
 	run := Run{Task: HumanEval, Model: "m", Data: "d", Options: map[string]string{"temp": "0", Fingerprint: "f"}}

@@ -36,15 +36,15 @@ type Hub struct {
 	Content  func(path string, b []byte) []byte // what the distributor sends instead; nil: b
 	Location func(address string) string        // where the hub redirects to; nil: to the distributor
 
-	Requests []Request // those that came
+	Requests []Request // received requests
 
 	hub, distributor *httptest.Server
 }
 
-// Repo is a repository, all of whose files are at one commit.
+// Repo is a repository with all files at one commit.
 type Repo struct {
 	Files map[string][]byte
-	Gated bool // readable with Hub.Token alone
+	Gated bool // readable only with Hub.Token
 }
 
 // Request is a request that came.
@@ -107,7 +107,7 @@ func gitSHA1(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// large reports whether a file is kept beside Git.
+// large reports whether a file is stored outside Git.
 func large(path string) bool { return strings.HasSuffix(path, ".gguf") }
 
 func refuse(w http.ResponseWriter, status int, code, message string) {

@@ -199,7 +199,8 @@ const (
 	worthTrial  = 16
 )
 
-// foretell tells expect how long the chunks will take, from reading the beginning of the first without collecting.
+// foretell reports how long the chunks will take, from the time to read the beginning of the first one without
+// collecting.
 func (r *runner) foretell(chunks [][]int32, bos int32, expect func(chunks int, whole time.Duration)) error {
 	all := len(chunks) * len(chunks[0])
 	if expect == nil || all < worthTrial*trialTokens {

@@ -28,8 +28,8 @@ func open(t *testing.T) *gguf.File {
 	return f
 }
 
-// TestFirstInput: what the first block's queries are multiplied with is the norm of the embedding, which is computed
-// here by its definition.
+// TestFirstInput: the first block's queries are multiplied with the norm of the embedding, which is computed here by
+// its definition.
 func TestFirstInput(t *testing.T) {
 	f := open(t)
 	o := Options{Text: strings.Repeat(text, 4), Context: 32, Chunks: 2, Skip: 1, Threads: 2}
@@ -85,7 +85,7 @@ func TestFirstInput(t *testing.T) {
 	}
 }
 
-// TestExpect: the time is told before the first chunk, and what was read to learn it is not collected.
+// TestExpect: the time is reported before the first chunk, and its trial is not collected.
 func TestExpect(t *testing.T) {
 	f := open(t)
 	o := Options{Text: strings.Repeat(text, 80), Context: 200, Chunks: worthTrial*trialTokens/200 + 1, Threads: 1}
@@ -120,7 +120,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestGoingOn: what was collected in two runs is what one run collects.
+// TestGoingOn: two runs collect the same as one.
 func TestGoingOn(t *testing.T) {
 	f := open(t)
 	o := Options{Text: strings.Repeat(text, 4), Context: 24, Chunks: 3, Threads: 1}
@@ -161,8 +161,8 @@ func TestGoingOn(t *testing.T) {
 	}
 }
 
-// TestOtherModel: importances of another model are refused before anything is computed, with the file's and the
-// tensor's names.
+// TestOtherModel: importances of another model are refused before anything is computed, with the names of the file and
+// the tensor.
 func TestOtherModel(t *testing.T) {
 	f := open(t)
 	for _, c := range []struct{ tensor, want string }{

@@ -70,7 +70,7 @@ func size(f *gguf.File, name string) (cols, matrices int) {
 	return t.Shape[0], matrices
 }
 
-// ExpandsLatent returns false: keys and values of latent vectors would be made where nobody sees their products.
+// ExpandsLatent returns false: otherwise the products of expanded keys and values would not be observed.
 func (d *device) ExpandsLatent() bool { return false }
 
 // Run implements compute.Device.

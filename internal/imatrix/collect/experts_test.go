@@ -27,7 +27,7 @@ type peerTensors struct {
 	Sums   []float64 `json:"squares"` // of all elements of a matrix's inputs
 }
 
-// peerModels are models whose matrices meet their inputs in other operations than plain products, by name.
+// peerModels are models with matrices in other operations than plain products, by name.
 var peerModels = map[string]synth.Spec{
 	"qwen3moe":  {Arch: "qwen3moe", Activation: "silu"},
 	"gpt-oss":   {Arch: "gpt-oss", Activation: "clamped_swiglu"}, // biases
@@ -49,7 +49,7 @@ const (
 
 func peerText() string { return strings.Repeat(text, 8) }
 
-// TestPeer: importances are llama.cpp's.
+// TestPeer: importances equal llama.cpp's.
 func TestPeer(t *testing.T) {
 	raw, err := os.ReadFile(filepath.FromSlash(peerFile))
 	if err != nil {

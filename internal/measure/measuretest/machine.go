@@ -32,7 +32,7 @@ func Machine(found []measure.Found) measure.Machine {
 	return m
 }
 
-// even returns the speeds of a processor that reads so many bytes per second in every operation.
+// even returns the speeds of a processor that reads this many bytes per second in every operation.
 func even(read float64) *placement.Speeds {
 	each := placement.Rate{Read: read}
 	return &placement.Speeds{Attention: each, Predictor: each, Dense: each, Sparse: each, Each: 0.5 / read}

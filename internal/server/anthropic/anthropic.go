@@ -66,8 +66,8 @@ type failure struct {
 
 func form(h http.Header, e *server.Error) (status int, body any) { return failureOf(h, e) }
 
-// failureOf returns an error in Anthropic's form. What is not supported is a fault of the request, since clients repeat
-// those with a status from 500 on.
+// failureOf returns an error in Anthropic's form. Unsupported features count as errors of the request, because clients
+// repeat requests after a status from 500 on.
 func failureOf(h http.Header, e *server.Error) (status int, f failure) {
 	status = e.Status
 	switch status {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A clientTool is a tool that Anthropic defines and the client runs. A request names its type and gives no schema:
+// clientTool is a tool that Anthropic defines and the client runs. A request names its type without a schema, because
 // Claude was trained on it. Other models are told what it does and what its input is.
 //
 // Source: Anthropic, Claude Developer Platform, "Bash tool", "Text editor tool", "Memory tool", "Computer use tool".
@@ -17,7 +17,7 @@ type clientTool struct {
 	commands    []string // values of the property that says what to do; nil: the tool does one thing
 	verb        string   // the name of that property
 	properties  string   // properties of the input other than verb, in JSON Schema
-	required    []string // names of those that are required
+	required    []string // names of the required ones
 }
 
 // clientTools names the old forms of a tool in full, before the form that is current.

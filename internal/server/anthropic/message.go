@@ -147,7 +147,7 @@ func (b *block) addTo(text *chat.Text) {
 	text.Paragraph(b.text())
 }
 
-// refused returns an error for what the model cannot be shown, as a user's document that is no text.
+// refused returns an error for content that the model cannot be shown, such as a document other than text.
 func (b *block) refused(i int) error {
 	if b.Type == "" {
 		return server.Invalid("content.%d.type: it is missing", i)
@@ -158,7 +158,7 @@ func (b *block) refused(i int) error {
 	return nil
 }
 
-// A converter turns messages into those that templates take.
+// converter turns messages into the templates' form.
 type converter struct {
 	names    map[string]string // names of the called tools, by the calls' ids
 	pictures *server.Pictures
@@ -243,7 +243,7 @@ func (c *converter) addAssistant(blocks []block) error {
 			}
 			c.names[b.ID] = b.Name
 			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: b.ID, Name: b.Name, Arguments: b.Input})
-		default: // what a server's tools did is told in a line
+		default: // calls of a server's tools are described in a line
 			b.addTo(&content)
 		}
 	}

@@ -39,7 +39,7 @@ type page struct {
 	More  bool     `json:"has_more"` // in the direction that was asked for
 }
 
-// listModels answers with models, those next to the one that after_id or before_id names.
+// listModels lists models, those after after_id or before before_id if given.
 func listModels(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	query, limit := r.URL.Query(), usualPage
 	if text := query.Get("limit"); text != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A request is one for a message, read and checked.
+// request is a request for a message, read and checked.
 type request struct {
 	text         server.Generation
 	conversation *server.Conversation

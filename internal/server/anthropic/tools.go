@@ -50,7 +50,7 @@ func readTools(f *server.Fields, c *server.Conversation) {
 	for i := range tools {
 		t := &tools[i]
 		if strings.HasPrefix(t.Type, "tool_search_tool_") {
-			continue // it finds tools that a model is not told at first; here it is told all
+			continue // it finds tools that were withheld; here the model sees all
 		}
 		if slices.ContainsFunc(serverTools, func(begin string) bool { return strings.HasPrefix(t.Type, begin) }) {
 			f.LeaveOut("tools: " + t.Type)

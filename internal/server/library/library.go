@@ -54,7 +54,7 @@ type Library struct {
 	o       Options
 	ctx     context.Context // for loading: loading goes on if a request ends
 	stop    context.CancelFunc
-	loads   chan struct{} // holds one element while a model is being loaded: what is free is known only then
+	loads   chan struct{} // holds one element while a model is being loaded, because only then the free memory is known
 	pending sync.WaitGroup
 
 	mu      sync.Mutex
@@ -314,7 +314,7 @@ func names(all []*entry) string {
 	return strings.Join(list, ", ")
 }
 
-// scan returns all models by name. What is loaded stays in the list when its file is gone. The lock is held.
+// scan returns all models by name. Loaded models stay in the list after their file is gone. The lock is held.
 func (l *Library) scan() ([]*entry, error) {
 	sources, err := l.o.Scan()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu", or "a-ram-gpu-least" of
-// RAM where experts may stay on the disk.
+// machine is a machine with memory for models. Files' names are their sizes: "a-ram-gpu", or "a-ram-gpu-least" of RAM
+// if experts may stay on the disk.
 type machine struct {
 	t        testing.TB
 	mu       sync.Mutex
@@ -111,8 +111,8 @@ func use(t *testing.T, l *library.Library, name string) (release func()) {
 	return release
 }
 
-// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use
-// stays.
+// TestEviction: memory decides, not the number of models. Idle models go first, the longest idle first; models in use
+// stay.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100}
@@ -152,8 +152,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestLargerThanMemory: a model that is larger than the machine and can do with less has all that nobody holds, and
-// makes room for others.
+// TestLargerThanMemory: a model larger than the machine that can do with less gets all free memory, and makes room for
+// others.
 func TestLargerThanMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100}
@@ -175,8 +175,7 @@ func TestLargerThanMemory(t *testing.T) {
 	})
 }
 
-// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone
-// need not.
+// TestGPUMemory: the requested model gets the GPU. Idle models on it make room, and those only in RAM need not.
 func TestGPUMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100, gpu: 10}
@@ -190,7 +189,7 @@ func TestGPUMemory(t *testing.T) {
 		}
 		held := use(t, l, "b-5-8")
 		defer held()
-		use(t, l, "d-5-8")() // has what is left
+		use(t, l, "d-5-8")() // it gets the rest
 		if got := m.loaded(); !strings.Contains(got, "b-5-8") || !strings.Contains(got, "d-5-8") {
 			t.Errorf("loaded are %s", got)
 		}
@@ -264,7 +263,7 @@ func TestNames(t *testing.T) {
 		}
 		m.fail = nil
 		use(t, l, "A-1-0")()
-		use(t, l, "")() // the one that is loaded
+		use(t, l, "")() // the loaded one
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, err := l.Use(ctx, "b-1-0"); !errors.Is(err, context.Canceled) {
@@ -277,7 +276,8 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestManyClients: at random, with too little memory, each gets its model, and at the end nothing is loaded.
+// TestManyClients: with random requests and too little memory each client gets its model, and at the end nothing is
+// loaded.
 func TestManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testenv.Rand(t)
@@ -310,7 +310,7 @@ func TestManyClients(t *testing.T) {
 	})
 }
 
-// TestPeek: looking at a model neither loads it nor keeps it loaded, but while one looks it is not freed.
+// TestPeek: peeking neither loads a model nor keeps it loaded, but it is not freed meanwhile.
 func TestPeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100}
@@ -343,7 +343,7 @@ func TestPeek(t *testing.T) {
 	})
 }
 
-// TestFailedIsTold: a model that could not be loaded is refused with the reason, where nothing tries to load it again.
+// TestFailedIsTold: a model that could not be loaded is refused with the reason, as long as nothing loads it again.
 func TestFailedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100, fail: errors.New("tensor 3 is damaged")}
@@ -372,7 +372,7 @@ func TestFailedIsTold(t *testing.T) {
 	})
 }
 
-// TestCloseWaits: Close returns when all models are freed, also one that was being freed because nobody asked for it.
+// TestCloseWaits: Close returns when all models are freed, also one that was being freed after its idle time.
 func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100, closing: time.Minute}

@@ -55,9 +55,9 @@ func (l *Library) load(e *entry) error {
 	return nil
 }
 
-// makeRoom frees models that nobody uses, the least recently used first, until e fits into RAM and has what it wants of
-// the GPUs. It returns what e will take. If all other models are in use it waits. A model that is too large even then
-// is loaded if it can do with less, and takes what is free.
+// makeRoom frees idle models, the least recently used first, until e fits into RAM and gets the GPU memory that it
+// wants. It returns what e will take. If all other models are in use, it waits. A model that is still too large is
+// loaded if it can do with less, and takes what is free.
 func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	for {
 		need, err := l.o.Opener.Need(l.ctx, e.Path)
@@ -73,7 +73,7 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 		many := l.o.Most > 0 && loaded >= l.o.Most
 		switch {
 		case many && v == nil, need.RAM > free+idle && busy > 0:
-			err = l.wait(l.ctx) // for a request to end: freeing what is idle would not do
+			err = l.wait(l.ctx) // for a request to end: freeing the idle ones would not suffice
 		case need.RAM > free+idle && need.Least > free+idle:
 			err = tooLarge(e, need, free)
 		case many, need.RAM > free && v != nil, need.GPU < need.Wanted && v != nil && v.need.GPU > 0:

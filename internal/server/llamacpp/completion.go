@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A completion is one request's texts in the making.
+// completion collects one request's texts.
 type completion struct {
 	model        *server.Model
 	texts        []server.Generation

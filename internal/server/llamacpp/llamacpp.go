@@ -77,8 +77,8 @@ func change(do func(ctx context.Context, name string) error) func(http.ResponseW
 	}
 }
 
-// properties tells what a server is like. Reading them loads no model and wakes none that sleeps. llama-server's router
-// loads the model that is named here unless autoload=false, but then any web page could make a browser load models.
+// properties answers /props. It neither loads a model nor wakes a sleeping one. llama-server's router loads the named
+// model unless autoload=false, but then any web page could make a browser load models.
 type properties struct{ s *server.Server }
 
 func (p properties) show(w http.ResponseWriter, r *http.Request) error {
@@ -112,7 +112,7 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 // build names the program; llama.cpp's names begin with b, too.
 const build = "b-powerinfer"
 
-// Properties returns what /props tells of a model.
+// Properties returns /props of a model.
 func Properties(m *server.Model) map[string]any {
 	tok := m.Engine.Tokenizer()
 	template := ""

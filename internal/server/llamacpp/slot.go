@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// slots tells what each slot does, or did last.
+// slots shows what each slot does, or did last.
 func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
 	if m.HideSlots {
 		return server.NotSupported("the server was started with --no-slots, which has nobody see what its slots do")

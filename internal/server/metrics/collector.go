@@ -90,7 +90,7 @@ func rate(n int64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// model sends the state of a model, nothing where it is not loaded.
+// model sends the state of a model, or nothing if it is not loaded.
 func (s *samples) model(m *server.Model) {
 	if m == nil {
 		return

@@ -23,7 +23,7 @@ const (
 // An exposition collects samples of metrics and writes them in Prometheus' text form.
 type exposition map[string]*family // by the metric's name
 
-// A family is what is said of one metric.
+// family is one metric with its samples.
 type family struct {
 	help, kind string
 	samples    []string // lines

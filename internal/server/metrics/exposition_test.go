@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// TestExposition: Prometheus' own parser reads what was counted, whatever labels and help hold.
+// TestExposition: Prometheus' own parser reads the counts, whatever labels and help contain.
 func TestExposition(t *testing.T) {
 	const odd = "a\"b\\c\nd}é\xff"
 	took := histograms("took_seconds", "How long \\ it\ntook.", []float64{1, 2, 4}, "route")

@@ -105,7 +105,7 @@ func (m *Metrics) Loaded(name string, took time.Duration, err error) {
 // Evicted counts a model that was freed for another's sake.
 func (m *Metrics) Evicted(name string) { m.evictions.at(name).Add(1) }
 
-// Model returns the meter of a model, which goes on where a model is loaded again.
+// Model returns the meter of a model. It continues when a model is loaded again.
 func (m *Metrics) Model(name string) server.ModelMeter {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	quiet  = 10 * time.Second
 )
 
-// An event tells what happened since the one before.
+// event says what happened since the previous one.
 type event struct {
 	Model      string    `json:"model"`
 	MS         float64   `json:"ms"`         // since the event before
@@ -111,8 +111,8 @@ func (v *watched) close() {
 	}
 }
 
-// watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from
-// then on.
+// watch reports the model's work as long as the client listens. A model that is loaded meanwhile is watched from then
+// on.
 func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	out := server.NewEventStream(w)
 	ticks := time.NewTicker(period)
@@ -124,7 +124,7 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 		release()
 	}
 	told := time.Now()
-	if err := out.Ping(); err != nil { // the client knows that what happens from now on is told
+	if err := out.Ping(); err != nil { // from now on the client gets all events
 		return nil
 	}
 	for {

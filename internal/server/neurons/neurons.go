@@ -1,6 +1,6 @@
-// Package neurons answers what a model's neurons do: where they are stored, which of them were needed, what was read
-// and how long it took, as it happens; the threshold of its predictors, and the effect of changing it. These routes are
-// our own; the page shows them.
+// Package neurons serves a model's neurons live: where they are stored, which were needed, what was read and how long
+// it took. It also serves the predictors' threshold, and the effect of changing it. These routes are our own; the page
+// shows them.
 package neurons
 
 import (

@@ -62,7 +62,7 @@ func serve(t *testing.T, mode model.SparseMode) string {
 	return h.URL
 }
 
-// ask posts body, or gets path where there is none, and reads the answer into v.
+// ask posts body, or gets path without a body, and decodes the answer into v.
 func ask(t *testing.T, url, body string, v any) int {
 	t.Helper()
 	res, err := http.Get(url)
@@ -93,11 +93,11 @@ type event struct {
 	Map                 []string
 }
 
-// rounding is the largest error of a mean of shades: a shade is one of 256, and a bin may have a neuron more than
+// rounding is the largest error of a mean of shades: there are 256 shades, and a bin may have one neuron more than
 // others.
 const rounding = 0.02
 
-// TestEvents: what is told of an answer adds up to it, and what lies where is what the model is.
+// TestEvents: events of an answer add up to it, and the places are the model's.
 func TestEvents(t *testing.T) {
 	url := serve(t, model.Predict)
 	var d struct {
@@ -119,7 +119,7 @@ func TestEvents(t *testing.T) {
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
-	if !lines.Scan() { // a sign of life: from now on all that happens is told
+	if !lines.Scan() { // a sign of life: from now on all events are sent
 		t.Fatal(lines.Err())
 	}
 	const chosen = 30
@@ -207,7 +207,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestStop: clients that watch do not keep a server that is stopped from ending.
+// TestStop: watching clients do not keep a stopped server from ending.
 func TestStop(t *testing.T) {
 	s := server.New(&server.Single{}, server.Options{Timeout: time.Minute, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	neurons.Register(s)

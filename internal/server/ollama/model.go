@@ -60,7 +60,8 @@ func (a *api) tags(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// capabilities returns what a model can do in lists: what takes a look at its template only /api/show tells.
+// capabilities returns a model's capabilities for lists, without those that need a look at its template, which only
+// /api/show has.
 func capabilities(l *server.Listed) []string {
 	can := []string{"completion", "tools"}
 	if l.CanSee() {
@@ -84,8 +85,8 @@ func (a *api) running(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// digest returns what tells a model's file from others: its SHA-256 where the hub's cache knows it, else one of its
-// path, size and time.
+// digest identifies a model's file: by its SHA-256 if the hub's cache knows it, else by a hash of its path, size and
+// time.
 func digest(l *server.Listed) string {
 	if target, err := filepath.EvalSymlinks(l.Path); err == nil {
 		if blob := filepath.Base(target); len(blob) == hex.EncodedLen(sha256.Size) && filepath.Base(filepath.Dir(target)) == "blobs" {
@@ -96,7 +97,7 @@ func digest(l *server.Listed) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// open returns a model's file, or nil where it cannot be read.
+// open returns a model's file, or nil if it cannot be read.
 func open(l *server.Listed) *gguf.File {
 	f, err := gguf.Open(l.Path)
 	if err != nil {

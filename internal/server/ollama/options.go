@@ -19,7 +19,7 @@ var fixed = []string{
 	"embedding_only", "draft_num_predict", "penalize_newline", "tfs_z",
 }
 
-// numbers returns the options that are numbers, also those that change nothing here.
+// numbers returns the numeric options, including those without effect.
 func numbers() []string {
 	names := []string{"num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict", "draft_num_predict", "seed"}
 	for _, n := range sample.Numbers() {
@@ -50,7 +50,7 @@ func readValues(f *server.Fields) map[string]any {
 	return values
 }
 
-// readOptions reads the options, which are llama-server's fields but for a few names.
+// readOptions reads the options, which are llama-server's fields except for a few names.
 func (a *api) readOptions(f *server.Fields, m *server.Model) server.Generation {
 	values := readValues(f) // numbers are written again: clients may send 40.0 for 40
 	if n, ok := values["num_predict"].(float64); ok && n > 0 {

@@ -51,7 +51,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	return nil
 }
 
-// pulling tells how far a pull is. A client that is gone ends it, since its request's context ends.
+// pulling reports the progress of a pull. A client that leaves ends it.
 type pulling struct {
 	lines *server.LineStream
 	file  string

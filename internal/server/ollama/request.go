@@ -13,14 +13,14 @@ import (
 // maxLogprobs is the largest number of likeliest tokens that an answer lists.
 const maxLogprobs = 20
 
-// A request is one for a text.
+// request is a request for a text.
 type request struct {
 	name    string // the client's name for the model
 	model   *server.Model
 	keep    *time.Duration
 	stream  bool
 	text    server.Generation
-	reading *server.Reading // nil: the text is told as it is
+	reading *server.Reading // nil: the text is sent as it is
 	context bool            // the answer's end has the conversation's tokens
 	began   time.Time
 	loading time.Duration

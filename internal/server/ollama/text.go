@@ -72,7 +72,7 @@ type document func(h head, p *piece, t tail) any
 type text struct {
 	request  *request
 	document document
-	parser   *answer.Parser // nil: the text is told as it is
+	parser   *answer.Parser // nil: the text is sent as it is
 	lines    *server.LineStream
 	tokens   []int32 // tokens of the answer
 	open     *function
@@ -158,7 +158,7 @@ func (t *text) read(p *piece, text string) {
 	t.events(p, t.parser.Feed(text))
 }
 
-// events adds to p what events say. Calls are told when they are complete.
+// events adds events to p. Calls are sent when they are complete.
 func (t *text) events(p *piece, events []answer.Event) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {

@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A delta is what an answer goes on with.
+// delta is the next part of an answer.
 type delta struct {
 	Role      string `json:"role,omitempty"`
 	Content   any    `json:"content,omitempty"` // a text, or a nil *string for null
@@ -37,15 +37,15 @@ type chatStream struct {
 	model   *server.Model
 	head    head
 	request *chatRequest
-	debug   *server.Completion // what __verbose tells at the end of the first text; nil: nothing
+	debug   *server.Completion // content of __verbose at the end of the first text; nil: none
 	out     *server.EventStream
 	texts   []*streamed
 	total   usage
-	timings *server.Timings // so far, where they are wanted
+	timings *server.Timings // so far, if wanted
 	last    *server.Timings // of the text that ended last
 }
 
-// streamed is one answer in the making.
+// streamed is one unfinished answer.
 type streamed struct {
 	parser *answer.Parser // nil once it is finished
 	begun  bool
@@ -147,7 +147,7 @@ func (s *chatStream) delta(index int, d delta, logs *tokenLogs) error {
 	return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: index, Delta: d, Logprobs: logs}}, Timings: s.timings})
 }
 
-// deltaOf returns what a client is told of an event, and whether it is told anything. A call that turns out to be none
+// deltaOf returns what a client gets for an event, and whether it gets anything. A call that turns out not to be one
 // was begun already; its text is content, and the answer does not end with tool_calls.
 func deltaOf(e *answer.Event) (d delta, ok bool) {
 	switch e.Kind {

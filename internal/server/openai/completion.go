@@ -34,13 +34,13 @@ type textCompletion struct {
 	Verbose *server.Completion `json:"__verbose,omitempty"`
 }
 
-// A textRequest is one for completions of texts, read and checked.
+// textRequest is a request for completions of texts, read and checked.
 type textRequest struct {
 	output
 	model *server.Model
 	texts []server.Generation // n for each prompt
 	echo  bool
-	debug *server.Completion // what __verbose tells at the end; nil: nothing
+	debug *server.Completion // content of __verbose at the end; nil: none
 }
 
 func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
@@ -96,7 +96,7 @@ func (c *textRequest) begin(index int) string {
 	return text
 }
 
-// logs returns a token's log probabilities, where they are wanted.
+// logs returns a token's log probabilities, if wanted.
 func (c *textRequest) logs(index int, t *engine.Token) []server.Probability {
 	if !c.texts[index].Logprobs {
 		return nil

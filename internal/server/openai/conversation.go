@@ -68,7 +68,7 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 	return q
 }
 
-// readContinue has an assistant's message at the end be continued, unless the request says otherwise.
+// readContinue lets an assistant's message at the end be continued, unless the request says otherwise.
 func readContinue(f *server.Fields, q *server.Conversation) {
 	goOn := q.EndsInAnswer()
 	var begin bool

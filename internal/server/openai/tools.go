@@ -49,7 +49,7 @@ func readTools(f *server.Fields, q *chat.Request) *server.ToolChoice {
 	return c
 }
 
-// A toolChoice is tool_choice where it is an object.
+// toolChoice is tool_choice as an object.
 type toolChoice struct {
 	Type     string
 	Function named

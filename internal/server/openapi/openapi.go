@@ -1,5 +1,5 @@
-// Package openapi serves the document that describes all routes. The tests of package server hold handlers to it: every
-// route is in it, and every request that is granted and every answer is valid by it.
+// Package openapi serves the document that describes all routes. The tests of package server check handlers against it:
+// it has every route, and every accepted request and every answer is valid by it.
 package openapi
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestBrowser: the page in Chromium, with a server of the embedded model and one of several models. PAGE_PICTURES names
-// a folder for pictures of it.
+// TestBrowser: the page in Chromium, with a server of the embedded model and one of several models. PAGE_PICTURES is a
+// folder for screenshots.
 func TestBrowser(t *testing.T) {
 	testenv.Thorough(t)
 	browser := programOf(t, "chromium", "chromium", "chromium-browser", "google-chrome")
@@ -23,7 +23,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestConversations: what the page does with conversations and files without a browser.
+// TestConversations: the page's handling of conversations and files, without a browser.
 func TestConversations(t *testing.T) {
 	testenv.Thorough(t)
 	try := exec.CommandContext(t.Context(), "node", "--test", "test/pure.mjs")
@@ -52,8 +52,8 @@ func sources(t *testing.T) string {
 	return web
 }
 
-// programOf returns the path of the first of names that is a program here; without any the test is skipped, or fails
-// where what is required.
+// programOf returns the path of the first of names that is installed. Without any the test is skipped, or fails if what
+// is required.
 func programOf(t *testing.T, what string, names ...string) string {
 	t.Helper()
 	for _, name := range names {

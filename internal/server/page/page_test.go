@@ -44,8 +44,7 @@ func TestWhoGetsThePage(t *testing.T) {
 	}
 }
 
-// TestFiles: every file that the page names is there, with its type, may be kept for ever, and is asked for again by
-// its tag.
+// TestFiles: every file that the page names exists with its type, may be cached forever, and is revalidated by its tag.
 func TestFiles(t *testing.T) {
 	res, body := get(t, "/", "Accept", html)
 	if p := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") || strings.Contains(p, "unsafe") ||

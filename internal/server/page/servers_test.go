@@ -32,8 +32,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// tokenTime is the shortest time that a piece of an answer takes: an answer that fills the context goes on for longer
-// than a minute, on any machine, and can be stopped before it ends.
+// tokenTime is the shortest time of a piece of an answer: an answer that fills the context takes longer than a minute
+// on any machine, and can be stopped before it ends.
 const tokenTime = 8 * time.Millisecond
 
 // quiet is a log that nobody reads.

@@ -72,7 +72,7 @@ type conversation struct {
 // checked are the types of items with fields that must have the right types. Fields of other items may be anything.
 var checked = []string{"", "message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "additional_tools"}
 
-// read adds an item. It leaves out what is not for the model, and adds a line of text about what other servers ran.
+// read adds an item. It drops items that are not for the model, and adds a line of text about tools of other servers.
 func (c *conversation) read(raw json.RawMessage) error {
 	var i inputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
@@ -164,11 +164,11 @@ func inputOf(text json.RawMessage) json.RawMessage {
 	return arguments
 }
 
-// addResult adds what a call's tool gave back: a text, parts, or fields of its own.
+// addResult adds a tool's result: a text, parts, or an object.
 func (c *conversation) addResult(i *inputItem, raw json.RawMessage) error {
 	m := chat.Message{Role: "tool", ToolCallID: i.CallID, Name: c.calls[i.CallID]}
 	output := i.Output
-	if len(output) > 0 && output[0] == '{' { // a part alone, such as a screenshot
+	if len(output) > 0 && output[0] == '{' { // a single part, such as a screenshot
 		output = slices.Concat([]byte("["), output, []byte("]"))
 	}
 	text, err := contentOf(output, true, c.pictures)
@@ -215,7 +215,7 @@ func (c *conversation) addCall(i *inputItem, arguments json.RawMessage) error {
 	return nil
 }
 
-// assistant returns the assistant's message that goes on, or a new one.
+// assistant returns the assistant's unfinished message, or a new one.
 func (c *conversation) assistant() *chat.Message {
 	if n := len(c.messages); n == 0 || c.messages[n-1].Role != "assistant" {
 		c.messages = append(c.messages, chat.Message{Role: "assistant"})
@@ -232,7 +232,7 @@ type part struct {
 	File    string  `json:"file_data"`
 }
 
-// textOf returns the text of a content that is no user's.
+// textOf returns the text of content other than the user's.
 func textOf(content json.RawMessage) (string, error) {
 	text, err := contentOf(content, true, nil)
 	if err != nil {
@@ -288,16 +288,15 @@ func contentOf(content json.RawMessage, result bool, pictures *server.Pictures) 
 // textParts are the types of parts that are texts.
 var textParts = []string{"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 
-// sealed begins the encrypted_content of our own. It is no secret: clients that send back nothing else of a thought
-// thus send it whole.
+// sealed begins our encrypted_content. It is not encrypted: clients that send back nothing else of a thought send it
+// complete.
 const sealed = "powerinfer:"
 
 func seal(thought string) string {
 	return sealed + base64.StdEncoding.EncodeToString([]byte(thought))
 }
 
-// thought returns a reasoning item's text, or its summary where it has none. Other servers' encrypted thoughts cannot
-// be read.
+// thought returns a reasoning item's text, or else its summary. Other servers' encrypted thoughts cannot be read.
 func (i *inputItem) thought() (string, error) {
 	text, err := textOf(i.Content)
 	if err != nil || text != "" {

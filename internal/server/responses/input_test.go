@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestManyItems: thoughts and texts of one assistant are joined in order, and twice as many take no more than about
-// twice the memory.
+// TestManyItems: thoughts and texts of one assistant are joined in order, and twice as many take at most about twice
+// the memory.
 func TestManyItems(t *testing.T) {
 	const n = 5000
 	took := func(n int) int64 {

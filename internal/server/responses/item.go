@@ -112,8 +112,8 @@ func (c *calling) end(w *writer, status string) {
 	w.tell("response.function_call_arguments.done", func(e event) any { return argumentsEvent{e, c.at, c.told.Name, c.told.Arguments} })
 }
 
-// customCalling is a call of a custom tool that grows. Its input is told when it is complete, since models write it as
-// a JSON text.
+// customCalling is an unfinished call of a custom tool. Its input is sent when it is complete, because models write it
+// as a JSON text.
 type customCalling struct {
 	at
 	told customCall
@@ -132,7 +132,7 @@ func (c *customCalling) end(w *writer, status string) {
 	w.tell("response.custom_tool_call_input.done", func(e event) any { return inputEvent{e, c.at, c.told.Input} })
 }
 
-// added tells that an item begins, and returns where.
+// added announces an item, and returns its place.
 func (w *writer) added(id string, value any) at {
 	w.tell("response.output_item.added", func(e event) any { return itemEvent{e, w.index(), value} })
 	return at{id, w.index()}

@@ -14,7 +14,7 @@ import (
 // maxLogprobs is the largest number of likeliest tokens that an answer lists, as in OpenAI's own API.
 const maxLogprobs = 20
 
-// A request is one for a response, read and checked.
+// request is a request for a response, read and checked.
 type request struct {
 	text         server.Generation
 	conversation *server.Conversation
@@ -23,7 +23,7 @@ type request struct {
 	strict       map[string]bool       // tools with schemas that must hold in every part
 	spaced       map[string]spacedName // tools of namespaces, by the names that the model knows
 	stream       bool
-	logprobs     bool // are told; to count them costs nothing more
+	logprobs     bool // wanted; counting them costs nothing more
 	thoughts     bool // are given in encrypted_content, too
 	cut          bool // the oldest items may be left out where the context is too short
 	echo         echoed
@@ -87,7 +87,7 @@ func read(m *server.Model, f *server.Fields) (*request, error) {
 	return q, f.Close()
 }
 
-// readRest reads the fields that say how a response is sent and kept, and those that have only one meaning here.
+// readRest reads the fields about sending and storing a response, and those with only one accepted value.
 func (q *request) readRest(f *server.Fields) {
 	e := &q.echo
 	e.Metadata, e.Truncation = map[string]string{}, "disabled"
@@ -159,7 +159,7 @@ func (q *request) readText(m *server.Model, f *server.Fields) {
 	}
 }
 
-// readReasoning reads how much the model is to think. There are no summaries: thoughts are told as they are.
+// readReasoning reads how much the model should think. There are no summaries: thoughts are sent as they are.
 func (q *request) readReasoning(f *server.Fields) {
 	r := &q.echo.Reasoning
 	f.Read("reasoning", r)

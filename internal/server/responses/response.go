@@ -75,7 +75,7 @@ func newResponse(m *server.Model, q *request) response {
 
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
-// The items of an output. Each has an id, and a status when it is told.
+// Items of an output. Each has an id, and a status when it is sent.
 type (
 	message struct {
 		Type    string       `json:"type"`

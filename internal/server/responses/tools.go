@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// customInput is the only parameter of a custom tool, as models are told of it.
+// customInput is the only parameter of a custom tool, in the form for models.
 const customInput = "input"
 
 // A definition describes a tool.
@@ -152,8 +152,8 @@ func (q *request) nameOf(joined string) spacedName {
 	return spacedName{"", joined}
 }
 
-// asFunction turns a tool that takes a text into a function with one parameter. The model is told of a grammar of the
-// input, but not held to it.
+// asFunction turns a tool with a text as input into a function with one parameter. The model sees a grammar of the
+// input, but the grammar is not enforced.
 func (t *definition) asFunction() {
 	text := map[string]string{"type": "string"}
 	if t.Format.Definition != "" {
@@ -174,7 +174,7 @@ func (t *definition) told() json.RawMessage {
 	return text
 }
 
-// A choice is tool_choice where it is an object.
+// choice is tool_choice as an object.
 type choice struct {
 	named
 	Mode  string  `json:"mode"`

@@ -17,7 +17,7 @@ type writer struct {
 	request  *request
 	parser   *answer.Parser
 	response response
-	out      *server.EventStream // nil: the response is told at the end
+	out      *server.EventStream // nil: the response is sent at the end
 	sequence int
 	err      error // sending failed: the client is gone
 	begun    bool
@@ -26,17 +26,17 @@ type writer struct {
 	open    item                 // the last of the output, which still grows; nil: none does
 	pending []server.Probability // of tokens with text that is held back
 	thought int                  // tokens of thoughts
-	timings *server.Timings      // so far, where they are wanted
+	timings *server.Timings      // so far, if wanted
 	short   bool                 // the text ended before the model ended it
 }
 
-// An item is one of the output that grows.
+// item is an unfinished item of the output.
 type item interface {
-	// begin tells that the item begins, grow that it goes on, and end that it is complete, or was cut short.
+	// begin announces the item, grow sends more of it, and end says that it is complete, or was cut short.
 	begin(w *writer)
 	grow(w *writer, text string)
 	end(w *writer, status string)
-	// value returns the item as it is told; it does not change afterwards.
+	// value returns the item in its form for clients; it does not change afterwards.
 	value() any
 }
 
@@ -105,7 +105,7 @@ func (w *writer) event(e *server.Event) {
 	}
 }
 
-// token writes what a token goes on with.
+// token writes a token's text.
 func (w *writer) token(t *engine.Token) {
 	if w.request.logprobs {
 		w.pending = append(w.pending, w.model.ProbabilityOf(t))
@@ -116,7 +116,7 @@ func (w *writer) token(t *engine.Token) {
 		w.thought++
 	}
 	if len(events) > 0 {
-		w.pending = nil // what is not content is told without
+		w.pending = nil // tokens outside content are sent without
 	}
 }
 
@@ -243,7 +243,7 @@ func (w *writer) tellResponse(name string, p *server.Progress, t *server.Timings
 	w.tell(name, func(e event) any { return responseEvent{e, w.response, p, t} })
 }
 
-// takeLogs returns the log probabilities of what was fed last, which are told once.
+// takeLogs returns the log probabilities of the last tokens, each once.
 func (w *writer) takeLogs() []server.Probability {
 	logs := append([]server.Probability{}, w.pending...)
 	w.pending = nil

@@ -15,8 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// Further returns the model that s describes, whose last layer predicts a further token; with an embedding and a head
-// of its own if own.
+// Further returns the model of s with an MTP layer, which has its own embedding and head if own.
 func Further(t testing.TB, s synth.Spec, own bool) *gguf.File {
 	t.Helper()
 	return FurtherLayers(t, s, 1, own)

@@ -21,7 +21,7 @@ type Head struct {
 	FF     int   // neurons
 	Depth  int   // its layers; 0: 1
 	Known  int   // tokens that it drafts, every third of the model's; 0: all
-	Own    bool  // it has a table of tokens and a matrix of logits of its own
+	Own    bool  // it has its own table of tokens and matrix of logits
 	Normed bool  // EAGLE-3: norm_before_residual and norm_before_fc
 	Block  int   // DFlash: rows of a block
 	Mask   int   // DFlash: the token that stands for drafted ones
@@ -105,7 +105,7 @@ func (m *maker) ends(h *Head, vocab int) {
 	}
 }
 
-// block adds a layer's feed-forward layer and attention, which reads so many elements.
+// block adds a layer's feed-forward layer and attention, with an input of width wide.
 func (m *maker) block(in string, h *Head, wide int, values bool) {
 	m.norm(in+"attn_norm", h.Embd)
 	m.matrix(in+"attn_q", wide, h.Heads*headDim)
@@ -139,7 +139,7 @@ func Eagle3(t testing.TB, f *gguf.File, h Head) *gguf.File {
 	return Made(t, m.keys, m.tensors)
 }
 
-// DFlash returns a DFlash head likewise.
+// DFlash returns a DFlash head for the model in f.
 func DFlash(t testing.TB, f *gguf.File, h Head) *gguf.File {
 	t.Helper()
 	table := f.Tensor("token_embd.weight")

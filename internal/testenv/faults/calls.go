@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervised returns the calls that change files, by number, but for openat, which is asked for only if it makes one.
+// supervised returns the numbers of the calls that change files. openat counts only if it makes a file.
 func supervised() map[int]kind {
 	calls := map[int]kind{
 		unix.SYS_WRITE:           {name: "write", path: -1},

@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package faults lets a program's changes of files fail, one at a time: for tests of what is left then. The kernel asks
-// a supervisor, by seccomp's notifications, before each system call that changes files; the supervisor lets it happen or
-// answers in the kernel's place. Changes by mapped memory are out of reach.
+// Package faults makes a program's changes of files fail, one at a time, for tests of the files that remain. The kernel
+// asks a supervisor, by seccomp's notifications, before each system call that changes files; the supervisor lets it
+// happen or answers in the kernel's place. It does not see changes by mapped memory.
 package faults
 
 import (
@@ -57,8 +57,8 @@ func (c Call) Writes() bool {
 	return strings.Contains(c.Name, "write") || c.Name == "copy_file_range" || c.Name == "sendfile"
 }
 
-// Run runs a program that calls Become with its arguments, and lets a call fail that concerns a file in folder. It
-// returns the calls, in their order, and the number of the one that failed; -1: none did.
+// Run runs a program that calls Become with its arguments, and makes a call fail that concerns a file in folder. It
+// returns the calls in order, and the index of the one that failed; -1: none did.
 func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, at int, err error) {
 	folder, err = filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *supervisor) serve() error {
 	}
 }
 
-// answer decides what becomes of a call; ok is false where it gets no answer, since the process is killed.
+// answer decides the result of a call; ok is false if the process is killed instead.
 func (s *supervisor) answer(n *notification) (r response, ok bool) {
 	happens := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	c, ok := s.call(n)
@@ -200,7 +200,7 @@ func (s *supervisor) answer(n *notification) (r response, ok bool) {
 	return response{id: n.id, err: -int32(f.Errno)}, true
 }
 
-// call returns what n is about; ok is false where it is no file of the folder.
+// call returns the call of n; ok is false if it concerns no file of the folder.
 func (s *supervisor) call(n *notification) (c Call, ok bool) {
 	k, ok := s.kinds[int(n.nr)]
 	if !ok {
@@ -239,7 +239,7 @@ func (s *supervisor) path(n *notification, k kind) (string, bool) {
 		return "", false
 	}
 	name, _, whole := bytes.Cut(text[:read], []byte{0})
-	if !whole { // it goes on in the next page
+	if !whole { // it continues in the next page
 		more, err := unix.ProcessVMReadv(s.process.Pid, []unix.Iovec{{Base: &text[read], Len: uint64(len(text) - read)}}, []unix.RemoteIovec{{Base: at + uintptr(read), Len: len(text) - read}}, 0)
 		if err != nil {
 			return "", false

@@ -15,7 +15,7 @@ import (
 // kind says where a system call has what it is about.
 type kind struct {
 	name string
-	fd   int // the argument that is the file's descriptor, where there is no path
+	fd   int // the argument with the file's descriptor, if there is no path
 	path int // the argument that is the path, or the new one; -1: there is none
 	dir  int // the argument that is the folder of a path that is not absolute; -1: the current one
 }
@@ -36,7 +36,8 @@ func Become(path string, argv, env []string) error {
 	return syscall.Exec(path, argv, env)
 }
 
-// load gives the thread a filter by which the kernel asks for supervised calls, and returns where it asks.
+// load gives the thread a filter by which the kernel asks about supervised calls, and returns the descriptor for these
+// questions.
 func load() (int, error) {
 	const (
 		number    = 0 // of the call, in the data that a filter sees

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// alphabet sorts characters into classes that no set of an expression tells apart.
+// alphabet sorts characters into classes that no set of an expression distinguishes.
 type alphabet struct {
 	ascii [utf8.RuneSelf]uint8
 	pages []*[256]uint8 // by the upper bits of a code point

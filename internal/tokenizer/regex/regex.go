@@ -242,7 +242,7 @@ func (re *Regexp) visited(state uint32, at, size int, dead *map[uint32][]uint64)
 	return bits != nil && bits[at/64]>>(at%64)&1 != 0
 }
 
-// bury repeats a scan that found nothing after its match, and marks where it went in vain.
+// bury repeats a scan that found nothing after its match, and marks the states that led nowhere.
 func (re *Regexp) bury(text string, start int, s *scratch, dead *map[uint32][]uint64, found int) {
 	if *dead == nil {
 		*dead = map[uint32][]uint64{}

@@ -65,10 +65,10 @@ func TestLikeGo(t *testing.T) {
 				atom = "(?:" + expression(depth-1) + ")"
 			}
 			mark := marks[rng.IntN(len(marks))]
-			if strings.HasPrefix(atom, "(?:") && atom != "(?:ab)" { // what a loop over nothing prefers is no two engines' same
+			if strings.HasPrefix(atom, "(?:") && atom != "(?:ab)" { // engines differ in what a loop over nothing prefers
 				mark = marks[rng.IntN(3)]
 			}
-			if mark == "{2}" { // alone: what follows it is another quantifier to Ruby
+			if mark == "{2}" { // without others: Ruby treats the next mark as another quantifier
 				atom, mark = "(?:"+atom+mark+")", ""
 			}
 			b.WriteString(atom + mark)
@@ -89,7 +89,7 @@ func TestLikeGo(t *testing.T) {
 			}
 			var got [][]int
 			re.Scan(text.String(), func(from, to int) { got = append(got, []int{from, to}) })
-			// An empty match directly behind a match is left out by both.
+			// Both leave out an empty match directly after a match.
 			if all := want.FindAllStringIndex(text.String(), -1); !slices.EqualFunc(got, all, slices.Equal) {
 				t.Fatalf("seed %d: %s on %q: %v, Go's %v", seed, pattern, text.String(), got, all)
 			}
@@ -97,7 +97,7 @@ func TestLikeGo(t *testing.T) {
 	}
 }
 
-// TestLinear: these would take minutes if every place read ahead anew.
+// TestLinear: these would take minutes if every place read ahead again.
 func TestLinear(t *testing.T) {
 	const n = 1 << 20
 	for _, c := range []struct{ pattern, text string }{

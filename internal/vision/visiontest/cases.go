@@ -31,7 +31,7 @@ func Cases() []Case {
 	}
 	gemma := []string{"<|image>", "<|image|>", "<image|>"}
 	wide := text("gemma4", "gelu", 4)
-	wide.Embd, wide.HeadDim = 1536, 16 // the width tells the smallest Gemma 4, whose pictures are read in one direction
+	wide.Embd, wide.HeadDim = 1536, 16 // the width identifies the smallest Gemma 4, which reads pictures in one direction
 	latent := text("deepseek2", "silu", 3)
 	latent.KVHeads = latent.Heads
 	return []Case{
@@ -239,8 +239,8 @@ func qwen25vl(f *file) {
 	f.linear("mm.2", 4*s.embd, s.text)
 }
 
-// qwen2vl adds Qwen2-VL's tower as old files have it: without the width of the feed-forward layers, whose matrices have
-// each other's names.
+// qwen2vl adds Qwen2-VL's tower as in old files: without the width of the feed-forward layers, and with their matrices'
+// names swapped.
 func qwen2vl(f *file) {
 	s := shape{64, 560, 14, 64, 0, 3, 4, clipMean, clipDeviation, 1e-6}
 	f.common("qwen2vl_merger", s)
@@ -327,7 +327,7 @@ func gemma4uv(f *file) {
 	f.matrix("mm.input_projection.weight", s.embd, s.text)
 }
 
-// pixtral adds Pixtral's tower, whose rows are merged of side times side patches.
+// pixtral adds Pixtral's tower, which merges side times side patches into a row.
 func (f *file) pixtral(side int) {
 	s := shape{64, 280, 14, 64, 96, 3, 4, clipMean, clipDeviation, 1e-5}
 	f.common("pixtral", s)

@@ -25,7 +25,7 @@ type Chunk struct {
 	Tokens    []int32 `json:"tokens,omitempty"`
 	Rows      int     `json:"rows,omitempty"`
 	Positions int     `json:"positions,omitempty"` // that the rows take
-	Both      bool    `json:"both,omitempty"`      // the text model has the rows see each other both ways
+	Both      bool    `json:"both,omitempty"`      // the text model lets the rows see each other in both directions
 }
 
 // After returns the tokens of text after the picture.

@@ -110,8 +110,8 @@ func roll(w gguf.Source) gguf.Source {
 	return w
 }
 
-// writeText writes a text model with the tensors of synth's and plain random weights, so that no part of a row is small
-// beside another. tokens replace the last of the vocabulary and are control tokens.
+// writeText writes a text model with the tensors of synth's and plain random weights, so that no part of a row is
+// negligible. tokens replace the last of the vocabulary and are control tokens.
 func writeText(path, seed string, s synth.Spec, tokens []string) error {
 	dir, err := os.MkdirTemp("", "visiontest")
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 const (
 	TextFile  = "text.gguf"
 	TowerFile = "mmproj.gguf"
-	PeerFile  = "mmproj.peer.gguf" // for llama.cpp, of cases where it differs from the published model
+	PeerFile  = "mmproj.peer.gguf" // for llama.cpp, in cases where it differs from the published model
 )
 
 // Write writes the case's files to a folder, which it makes.
@@ -77,17 +77,17 @@ func (c Case) Projector() string {
 	panic("visiontest: a tower without a name")
 }
 
-// WriteText writes the text model alone.
+// WriteText writes only the text model.
 func (c Case) WriteText(path string) error { return writeText(path, "text "+c.Name, c.text, c.tokens) }
 
-// WriteTower writes the tower alone.
+// WriteTower writes only the tower.
 func (c Case) WriteTower(path string) error {
 	f := file{seed: "tower " + c.Name, matrices: c.matrices}
 	c.tower(&f)
 	return f.write(path)
 }
 
-// shape has the sizes of a tower that all projectors have.
+// shape has the sizes that towers of all projectors have.
 type shape struct {
 	text, image, patch, embd, ff, layers, heads int
 	mean, deviation                             []float32

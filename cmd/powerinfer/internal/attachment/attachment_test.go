@@ -85,7 +85,7 @@ func TestFilesIn(t *testing.T) {
 	}
 }
 
-// What a tab makes of a name is a word that means this file.
+// TestFilesBeginning: a completed word names the file that it was completed to.
 func TestFilesBeginning(t *testing.T) {
 	inFolder(t, "a.png", "all.txt", "my cat.webp", "sub/c.gif", "sub/.hidden.png", ".dot.png")
 	sep := string(os.PathSeparator)

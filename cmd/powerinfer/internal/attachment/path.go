@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// pictureEnds match the ends of pictures' names.
+// pictureEnds matches the endings of pictures' names.
 const pictureEnds = `\.(?i:png|jpe?g|webp|gif|bmp)`
 
-// character matches one of a name without quotes. In shells of Unix a backslash takes the next one as it is, and so
-// terminals write the name of a file that is dragged into them.
+// character matches a character of a name without quotes. In Unix shells a backslash quotes the next character.
+// Terminals write the name of a dragged file like this.
 var character = func() string {
 	if runtime.GOOS == "windows" {
 		return `[^\s"']`
@@ -22,13 +22,13 @@ var character = func() string {
 	return `(?:\\.|[^\s"'\\])`
 }()
 
-// pictureNames match what may be the path of a picture in a message: between quotes, or without spaces.
+// pictureNames matches possible paths of pictures in a message: in quotes, or without spaces.
 var pictureNames = regexp.MustCompile(`"[^"\n]+` + pictureEnds + `"|'[^'\n]+` + pictureEnds + `'|` + character + `+` + pictureEnds)
 
-// pictureGoesOn matches what follows a match of pictureNames where that is not the end of a name.
+// pictureGoesOn matches text after a match of pictureNames that shows that the name continues.
 var pictureGoesOn = regexp.MustCompile(`^[\w/\\-]|^\.\w`)
 
-// Find returns a message with marks in the places of the paths of pictures that exist, and these paths.
+// Find returns a message with marks in place of the paths of existing pictures, and these paths.
 func Find(message string) (marked string, paths []string) {
 	var b strings.Builder
 	from := 0
@@ -57,7 +57,7 @@ func unquoted(word string) string {
 
 var escapes = regexp.MustCompile(`\\(.)`)
 
-// Home returns a path with the user's folder in the place of a tilde.
+// Home replaces a leading tilde by the user's folder.
 func Home(path string) string {
 	rest, ok := strings.CutPrefix(path, "~")
 	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
@@ -94,8 +94,8 @@ func File(argument string) string {
 	return argument
 }
 
-// Complete returns the last word of a command's argument as it was typed, and the words that it may become: the
-// names of folders, and of files, or only of pictures, in the folder that it names.
+// Complete returns the last word of a command's argument as typed, and its completions: names of folders and files, or
+// only of folders and pictures.
 func Complete(argument string, pictures bool) (typed string, words []string) {
 	at := fileWords.FindAllStringIndex(argument, -1)
 	if begin := openQuote.FindStringSubmatch(argument); begin != nil {
@@ -117,7 +117,7 @@ func Complete(argument string, pictures bool) (typed string, words []string) {
 		return typed, nil
 	}
 	for _, e := range entries {
-		info, err := os.Stat(filepath.Join(Home(folder), e.Name())) // a link counts as what it leads to
+		info, err := os.Stat(filepath.Join(Home(folder), e.Name())) // follows links
 		hidden := strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(path[len(folder):], ".")
 		if err != nil || hidden || !strings.HasPrefix(e.Name(), path[len(folder):]) || pictures && !info.IsDir() && !pictureEnd.MatchString(e.Name()) {
 			continue
@@ -154,7 +154,7 @@ func quoted(name string) string {
 	return name
 }
 
-// BeginsMessage reports whether a line begins with the path of a picture, which may begin as commands do.
+// BeginsMessage reports whether a line begins with the path of a picture. Like commands, a path may begin with a slash.
 func BeginsMessage(line string) bool {
 	marked, paths := Find(line)
 	return len(paths) > 0 && strings.HasPrefix(marked, Mark)

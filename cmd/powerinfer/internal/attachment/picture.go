@@ -1,5 +1,5 @@
-// Package attachment reads the pictures that a user shows to a model, and finds the files that a message or a command names:
-// in quotes, with backslashes as shells write them, or dragged into the terminal.
+// Package attachment reads the pictures that a user shows to a model, and finds the files that a message or a command
+// names. Names may be in quotes, have backslashes as in shells, or come from dragging a file into the terminal.
 package attachment
 
 import (
@@ -39,7 +39,7 @@ func Read(path string) (Picture, error) {
 	return Picture{path, file, p}, nil
 }
 
-// Describe says what a picture is, and how many tokens it takes.
+// Describe returns a line about the picture: its size and the tokens that it takes.
 func (p *Picture) Describe(m *powerinfer.Model) (string, error) {
 	_, places, err := m.TokenizeMarked(Mark, Mark, []*powerinfer.Picture{p.Picture}, false)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Picture) Describe(m *powerinfer.Model) (string, error) {
 	return fmt.Sprintf("picture: %s, %dx%d, %s", filepath.Base(p.Name), p.Width, p.Height, quantity.Of(places.Tokens(), "token")), nil
 }
 
-// Parts returns a message's content with pictures, in the places of marks in its text, or before it if there are none.
+// Parts splits a message's text at its marks and puts the pictures there, or before the text if there are no marks.
 func Parts(text string, pictures []Picture) ([]chat.Part, error) {
 	var parts []chat.Part
 	add := func(text string) {

@@ -21,8 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Prompt is a line of batch's input. Names are those of llama-server's API. Fields that are nil take the flags'
-// values.
+// Prompt is a line of batch's input, in the names of llama-server's API. The flags decide for nil fields.
 type Prompt struct {
 	ID       json.RawMessage `json:"id"` // text or number
 	Prompt   string          `json:"prompt"`
@@ -39,7 +38,7 @@ type Prompt struct {
 	numbers map[string]float64 // of sampling, by sample.Number.JSON
 }
 
-// Generation returns usual, changed where p says so.
+// Generation returns usual with p's changes.
 func (p *Prompt) Generation(usual powerinfer.Generation, m *powerinfer.Model) (powerinfer.Generation, error) {
 	g, s := usual, *usual.Sampling
 	g.Sampling = &s
@@ -203,8 +202,8 @@ type Answers struct {
 	done   map[string]bool // ids that were answered before
 }
 
-// Create opens the output called name. Answers are added to a file after its last whole line; the beginning of a
-// line that an interrupted run left is cut off. Pipes, devices and, without a name, standard output are streams.
+// Create opens the output called name. It appends answers to a file after its last whole line, and cuts off an
+// incomplete line of an interrupted run. Pipes, devices and standard output, the default, are streams.
 func Create(ctx context.Context, name string) (*Answers, error) {
 	stream, err := openStream(ctx, name)
 	if stream != nil || err != nil {
@@ -221,7 +220,7 @@ func Create(ctx context.Context, name string) (*Answers, error) {
 	return a, nil
 }
 
-// resume reads which prompts have been answered.
+// resume reads which prompts the file has answers to.
 func (a *Answers) resume(name string) error {
 	line := 0
 	for row := range bytes.Lines(a.file.Whole) {
@@ -275,9 +274,9 @@ type kept struct{ io.Writer }
 
 func (kept) Close() error { return nil }
 
-// openStream opens an output that is not a regular file: standard output or standard error by one of its names (no name
-// is standard output), a pipe or a device. It returns nil if name is, or will be, a regular file. It waits for a pipe's
-// reader until ctx ends.
+// openStream opens an output that is not a regular file: standard output or standard error by one of its names, a pipe
+// or a device. Without a name it is standard output. It returns nil for a regular file, which may not exist yet. It
+// waits for a pipe's reader until ctx ends.
 func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
 	switch name {
 	case "", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1": // by name: a socket cannot be opened

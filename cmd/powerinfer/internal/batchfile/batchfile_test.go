@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// TestRead: a line that is wrong is refused by its number.
+// TestRead: a bad line is refused with its number.
 func TestRead(t *testing.T) {
 	good, err := Read("in", "{\"prompt\":\"a\"}\n\n{\"id\":\"x\",\"prompt\":\"b\",\"temperature\":0.5,\"stop\":[\"c\"]}\n{\"id\":-7,\"prompt\":\"d\"}")
 	if err != nil || len(good) != 3 || string(good[0].ID) != "1" || string(good[1].ID) != `"x"` || good[1].numbers["temperature"] != 0.5 || len(good[1].numbers) != 1 {
@@ -38,8 +38,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place
-// of the flags' schema.
+// TestFields: each field of powerinfer.Sampling has a field in a line, and a line's grammar replaces the flags' schema.
 func TestFields(t *testing.T) {
 	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
 		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
@@ -102,7 +101,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestNull: a field that is null is as if it were not there.
+// TestNull: a null field counts as absent.
 func TestNull(t *testing.T) {
 	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 128}})
 	if err != nil {
@@ -131,8 +130,8 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// TestResumes: the incomplete last line of an interrupted batch is cut off, whole lines stay, and a file that is no
-// batch's is left alone.
+// TestResumes: the incomplete last line of an interrupted batch is cut off, whole lines stay, and other files are
+// refused unchanged.
 func TestResumes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":2,\"error\":\"y\"}\n"

@@ -1,5 +1,5 @@
-// Package client asks a server that runs: whether it is healthy, and what its routes answer. It reaches sockets in the file
-// system, and servers with certificates of their own.
+// Package client sends requests to a running server, also through a socket in the file system, or with the server's own
+// certificate.
 package client
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// Server is a server that runs.
+// Server is a running server.
 type Server struct {
 	Address     string // URL, or unix:PATH
-	Certificate string // file of the one that is trusted; "": one that the system trusts
-	Key         string // "": it asks for none
+	Certificate string // file of the trusted certificate; "": the system's are trusted
+	Key         string // API key; "": none
 }
 
-// mostHealth bounds the bytes that are read of an answer: what is at that address may be no server of ours.
+// mostHealth limits the bytes read of an answer: something else may listen at that address.
 const mostHealth = 64 << 10
 
 // socketScheme begins the addresses of sockets in the file system.
@@ -53,8 +53,8 @@ func URL(host string, port int, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// open returns a client for the server at address, and the URL it has there. certificate is the file of the one
-// that is trusted; without any it is one that the system trusts.
+// open returns a client for the server at address, and the URL to use. certificate is the file of the trusted
+// certificate; "": the system's are trusted.
 func open(address, certificate string) (*http.Client, *url.URL, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if certificate != "" {
@@ -94,11 +94,10 @@ func readCertificate(file string) (*x509.Certificate, error) {
 	return nil, fmt.Errorf("%s holds no certificate in PEM's form", file)
 }
 
-// trustOnly returns a configuration for clients of the server that has this certificate: its name need not be the
-// address's.
+// trustOnly returns a TLS configuration that accepts exactly this certificate, whatever name it has.
 func trustOnly(c *x509.Certificate) *tls.Config {
 	return &tls.Config{
-		InsecureSkipVerify: true, // what follows is stricter than a chain and a name
+		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || !state.PeerCertificates[0].Equal(c) {
 				return errors.New("the server's certificate is not that of the file; while it is being renewed they may differ for some seconds")
@@ -108,7 +107,7 @@ func trustOnly(c *x509.Certificate) *tls.Config {
 	}
 }
 
-// cause returns the error of a request without its address, which the message names already.
+// cause returns a request's error without the address, which the message already has.
 func cause(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -116,7 +115,7 @@ func cause(err error) error {
 	return err
 }
 
-// Healthy returns nil where the server says that it is ready.
+// Healthy returns nil if the server says that it is ready.
 func (s Server) Healthy(ctx context.Context) error {
 	client, u, err := open(s.Address, s.Certificate)
 	if err != nil {
@@ -149,7 +148,7 @@ func (s Server) Healthy(ctx context.Context) error {
 	return fmt.Errorf("not ready: %s answers %s", u, answer.Status)
 }
 
-// patience is the time that a server has to answer a question about its models.
+// patience is how long a server may take to answer.
 const patience = 30 * time.Second
 
 // mostAnswer bounds the bytes that are read of an answer.

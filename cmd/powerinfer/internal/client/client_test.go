@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-// A server is healthy where /health answers 200 and at no other time; what it says is passed on.
+// TestHealth: only status 200 of /health means healthy. Errors contain the server's message.
 func TestHealth(t *testing.T) {
 	status, body := http.StatusOK, `{"status":"ok"}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +58,12 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A server that speaks TLS is asked by its certificate, and by no other; one at a socket is asked there.
+// TestHealthOverTLSAndSockets: a server with TLS is reached with its own certificate only, and a socket by its path.
 func TestHealthOverTLSAndSockets(t *testing.T) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"status":"ok"}`) })
 	s := httptest.NewTLSServer(answer)
 	defer s.Close()
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that should fail
 	folder := t.TempDir()
 	write := func(name string, der []byte) string {
 		file := filepath.Join(folder, name)
@@ -109,7 +109,7 @@ func TestHealthOverTLSAndSockets(t *testing.T) {
 	}
 }
 
-// A server that listens everywhere is asked at the loopback.
+// TestServerURL: a server that listens everywhere is reached at the loopback address.
 func TestServerURL(t *testing.T) {
 	for host, want := range map[string]string{
 		"0.0.0.0": "http://127.0.0.1:80", "::": "http://[::1]:80", "192.0.2.1": "http://192.0.2.1:80", "example.org": "http://example.org:80",

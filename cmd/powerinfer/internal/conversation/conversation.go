@@ -21,10 +21,10 @@ import (
 
 // Conversation holds the messages so far and the template that makes a prompt from them.
 type Conversation struct {
-	Template *chat.Template // nil: the texts are joined and continued
+	Template *chat.Template // nil: texts are joined and continued
 	Kwargs   map[string]json.RawMessage
 	System   string
-	Messages []chat.Message                 // users' and assistants' by turns
+	Messages []chat.Message                 // alternately of the user and the assistant
 	files    map[*powerinfer.Picture][]byte // files of the messages' pictures
 	Left     int                            // the number of oldest messages that prompts leave out because the context has no room for them
 }
@@ -59,7 +59,7 @@ func unseen(messages []chat.Message) []chat.Message {
 	return messages
 }
 
-// Prompt returns the text that the next answer continues. sees says whether the model can be shown pictures.
+// Prompt returns the text that the next answer continues. sees says whether the model can see pictures.
 func (c *Conversation) Prompt(sees bool) (chat.Marked, error) {
 	messages := c.Messages[c.Left:]
 	if !sees {

@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
-// What a full context leaves out of prompts stays in the conversation, and a prompt always holds the last question.
+// TestLeaveOut: messages that prompts leave out stay in the conversation, and a prompt always holds the last question.
 func TestLeaveOut(t *testing.T) {
 	answer := func(c *Conversation, text string) {
 		c.Messages = append(c.Messages, chat.Message{Role: "assistant", Content: text})

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
-// A conversation with pictures comes back from its file.
+// TestSavedPictures: a saved conversation is loaded with its pictures.
 func TestSavedPictures(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := (visiontest.Picture{Name: "p", Width: 5, Height: 3}).Write("p.png"); err != nil {

@@ -1,5 +1,5 @@
-// Package diagnosis prints what a machine's figures are and mean: its processor and memory, GPUs, drivers, disks and kernels,
-// and how fast models would be there.
+// Package diagnosis prints a machine's figures and what they mean: CPU and memory, GPUs, drivers, disks and kernels,
+// and expected speeds of models.
 package diagnosis
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// Machine prints what the machine is, before any figure.
+// Machine prints a description of the machine.
 func Machine(out io.Writer) {
 	cpu := hw.Detect()
 	cores := quantity.Of(cpu.PhysicalCores, "physical core")
@@ -45,7 +45,7 @@ func Details(out io.Writer, m *measure.Machine) {
 	kernels(out, m)
 }
 
-// speeds prints what the parts of a layer take on each processor.
+// speeds prints how long each processor takes for the parts of a layer.
 func speeds(out io.Writer, m *measure.Machine) {
 	fmt.Fprintln(out, "\nA token in a layer, in Q4_0: µs to start, and GB/s read from then on; what a further token of the same step takes:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -67,7 +67,7 @@ func speeds(out io.Writer, m *measure.Machine) {
 	w.Flush()
 }
 
-// ram prints how fast memory is read, and how fast prompts are computed.
+// ram prints the speed of reading memory and of computing prompts.
 func ram(out io.Writer, m *measure.Machine) {
 	fmt.Fprintln(out, "\nRAM, GB/s read:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -116,7 +116,7 @@ func kernels(out io.Writer, m *measure.Machine) {
 	w.Flush()
 }
 
-// taken prints when and how RAM was measured, and what makes its figures doubtful.
+// taken prints when and how RAM was measured, and doubts about the figures.
 func taken(out io.Writer, m *measure.Machine) {
 	t := m.Taken
 	if t == nil {
@@ -138,7 +138,7 @@ func taken(out io.Writer, m *measure.Machine) {
 	}
 }
 
-// GPUs prints what the GPUs are, and with verbose the figures of each.
+// GPUs prints the GPUs, with verbose also the figures of each.
 func GPUs(out io.Writer, m *measure.Machine, why error, verbose bool) {
 	if len(m.GPUs) == 0 {
 		if why == nil {
@@ -182,7 +182,7 @@ func GPUs(out io.Writer, m *measure.Machine, why error, verbose bool) {
 	}
 }
 
-// Drivers prints what of Vulkan is missing and, with verbose, what was found.
+// Drivers prints which parts of Vulkan are missing and, with verbose, what was found.
 func Drivers(out *bufio.Writer, found *vulkan.Installed, verbose bool) {
 	if verbose {
 		for _, l := range found.Loaders {
@@ -206,7 +206,7 @@ const (
 	doctorLaw = "active=0.1,share80=0.35"
 )
 
-// Expected prints what the figures come to for models that are not there.
+// Expected prints the speeds that the figures allow for some models.
 func Expected(out io.Writer, m *measure.Machine) error {
 	fmt.Fprintf(out, "\nTokens per second to expect at a context of %d, by memory alone:\n", Context)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

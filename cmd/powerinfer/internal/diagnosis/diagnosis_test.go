@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure/measuretest"
 )
 
-// TestDetails: every kind of figure that a machine has is printed, and none of what was not measured.
+// TestDetails: every measured figure is printed, and no other.
 func TestDetails(t *testing.T) {
 	m := measuretest.Machine(nil)
 	var out strings.Builder
@@ -29,7 +29,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestGPUs: where there is no GPU the reason is told.
+// TestGPUs: without a GPU the reason is printed.
 func TestGPUs(t *testing.T) {
 	m := measuretest.Machine(nil)
 	var out strings.Builder

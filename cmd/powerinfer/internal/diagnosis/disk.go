@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
-// Disk prints what a disk gives.
+// Disk prints how fast a disk is.
 func Disk(out io.Writer, d *measure.Disk) {
 	s := d.Speeds
 	fmt.Fprintf(out, "a disk is read at %.2f GB/s in order, in pieces of 1 MiB at %.2f, of 8 KiB at %.2f\n", s.InOrder()/1e9, s.At(1<<20)/1e9, s.At(8<<10)/1e9)

@@ -1,6 +1,5 @@
-// Package editor reads what a person types: lines that are edited on a terminal, with a history and completion, or
-// plain lines, and messages of several lines. Text that is pasted or typed while nobody reads is kept for the next
-// line.
+// Package editor reads what a person types: lines edited on a terminal with history and completion, or plain lines, and
+// messages of several lines. It keeps text that is pasted or typed meanwhile for the next line.
 package editor
 
 import (
@@ -26,25 +25,25 @@ type Editor struct {
 	ctx    context.Context
 	shell  *readline.Shell
 	prompt string
-	missed int               // rows of the line as it was drawn last that the library does not count
-	fresh  bool              // the library still has the line before
-	before string            // the cursor, of the line as it was drawn last
-	width  int               // width of the window then, in columns
-	pasted map[string]string // pasted texts that are too long to be shown, by the words that are shown for them
+	missed int               // rows of the last drawn line that the library did not count
+	fresh  bool              // the library still has the previous line
+	before string            // the last drawn line before the cursor
+	width  int               // width of the window at that time, in columns
+	pasted map[string]string // pasted texts that are too long to show, by their abbreviations in the line
 
-	keyboard *keyboard // between two prompts
+	keyboard *keyboard // handles input between two prompts
 }
 
-// Completion holds the words that a tab offers for a line, each followed by what it means, or names of files in the place of the
-// word Typed at the line's end.
+// Completion holds a tab's completions of a line: words with descriptions, or names of files that replace the word
+// Typed at the line's end.
 type Completion struct {
 	Described []string
 	Typed     string
 	Words     []string
 }
 
-// Open returns a line editor on the terminal, which belongs to it until Close. complete returns what a tab turns a line
-// before the cursor into. The editor keeps typed lines in a file called history in the user's state folder.
+// Open returns a line editor on the terminal, which it owns until Close. complete returns the completions of the line
+// before the cursor. The editor keeps typed lines in a file called history in the user's state folder.
 func Open(ctx context.Context, history string, complete func(line string) Completion) (*Editor, error) {
 	k, err := openKeyboard(int(os.Stdin.Fd()))
 	if err != nil {
@@ -64,11 +63,11 @@ func Open(ctx context.Context, history string, complete func(line string) Comple
 	}
 	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert, "suspend": e.suspend, "abort": e.abort(e.shell.Keymap.Commands()["abort"])})
 	e.shell.Keymap.Register(e.pasteActions())
-	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // there is such a keymap
+	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // the keymap exists
 	e.shell.Completer = completed(complete)
 	e.pasted = map[string]string{}
 	e.shell.PasteTransformer = e.paste
-	if file, err := historyFile(history); err == nil { // a chat without a kept history is one, too
+	if file, err := historyFile(history); err == nil { // without a history file, the history lasts for this run
 		if h, err := readline.NewHistoryFromFile(file); err == nil {
 			e.shell.History.Delete()
 			e.shell.History.Add("history", h)
@@ -77,11 +76,11 @@ func Open(ctx context.Context, history string, complete func(line string) Comple
 	return e, nil
 }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (e *Editor) Close() error { return e.keyboard.close() }
 
-// abort returns what Ctrl-C does: it ends a search or a completion as the library has it, and otherwise the line. There
-// the library's own looks at the next key, too, and where one was typed already it drops both.
+// abort returns the action of Ctrl-C. It ends a search or a completion with the library's action, and otherwise the
+// line. The library would also read the next key there, and drop both if a key was waiting.
 func (e *Editor) abort(library func()) func() {
 	return func() {
 		if e.shell.Keymap.Local() != "" {
@@ -95,7 +94,7 @@ func (e *Editor) abort(library func()) func() {
 	}
 }
 
-// suspend stops the program while it reads a line, and draws the line anew when it goes on.
+// suspend stops the program while it reads a line, and draws the line again when it continues.
 func (e *Editor) suspend() {
 	in := int(os.Stdin.Fd())
 	raw, err := term.GetState(in)
@@ -103,15 +102,15 @@ func (e *Editor) suspend() {
 		return
 	}
 	e.shell.Display.CursorBelowLine()
-	_ = e.keyboard.suspend(func() error { return term.Restore(in, raw) }) // the line can be edited on in any case
+	_ = e.keyboard.suspend(func() error { return term.Restore(in, raw) }) // the line can still be edited
 	e.missed = 0
 	e.shell.Display.PrintPrimaryPrompt()
 }
 
-// room returns what is written before the prompt, for a library that does not know where on the screen it is. First it
-// corrects the library's way back to the line's first row by the rows that the line took, when it was drawn last,
-// beyond those that the library counted. Then it makes the terminal scroll where the line and the row below it, which
-// the library moves to, do not fit: it moves down by as many rows, and back.
+// room returns what to write before the prompt, because the library does not know its place on the screen. It first
+// moves up by the rows of the last drawn line that the library did not count. Then it makes room for the line and the
+// row below it, to which the library moves: it moves down by as many rows, which scrolls the terminal if necessary, and
+// back.
 func (e *Editor) room() string {
 	columns, _ := window()
 	text, before := string(*e.shell.Line()), string((*e.shell.Line())[:min(e.shell.Cursor().Pos(), e.shell.Line().Len())])
@@ -128,8 +127,7 @@ func (e *Editor) room() string {
 	return back + strings.Repeat("\v", rows) + fmt.Sprintf("\x1b[%dA", rows)
 }
 
-// reflowed returns by how many rows a line's part before the cursor grew when the window's width changed and the
-// terminal broke it anew.
+// reflowed returns by how many rows the line before the cursor grew when the terminal broke it for a new width.
 func reflowed(prompt, before string, from, to int) int {
 	if from == to {
 		return 0
@@ -148,8 +146,8 @@ func window() (columns, rows int) {
 	return columns, rows
 }
 
-// paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
-// than half of the window. A checksum is among them, for the history keeps them beyond this process.
+// paste returns the text of a paste for the line: the pasted text itself, or an abbreviation if it would take more than
+// half of the window. The abbreviation has a checksum, because the history outlives this process.
 func (e *Editor) paste(text string) string {
 	text = terminal.Clean(text)
 	columns, height := window()
@@ -161,7 +159,7 @@ func (e *Editor) paste(text string) string {
 	return shown
 }
 
-// whole returns a line with what was pasted into it.
+// whole returns a line with the pasted texts in place of their abbreviations.
 func (e *Editor) whole(line string) string {
 	for shown, text := range e.pasted {
 		line = strings.ReplaceAll(line, shown, text)
@@ -170,8 +168,8 @@ func (e *Editor) whole(line string) string {
 }
 
 // rowsOf returns how many rows text takes after a prompt, with all its lines indented by the prompt's width, and how
-// many rows the library counts. The library divides widths. It does not know that a column stays empty if a wide
-// character does not fit at the end of a row.
+// many the library counts. The library divides widths, and does not know that a column stays empty if a wide character
+// does not fit at the end of a row.
 func rowsOf(prompt, text string, columns int) (rows, counted int) {
 	width := 0 // width of the line as the library counts it
 	for line := range strings.SplitSeq(text, "\n") {
@@ -188,7 +186,7 @@ func rowsOf(prompt, text string, columns int) (rows, counted int) {
 			x += w
 		}
 	}
-	if width%columns == 0 { // the library begins a new row where it counts that the last one is full
+	if width%columns == 0 { // the library begins a new row when it counts the last one as full
 		rows++
 	}
 	return rows, counted
@@ -201,7 +199,7 @@ func (e *Editor) insert() {
 	e.shell.Cursor().InsertAt(e.shell.Keys.Caller()...)
 }
 
-// completed returns what complete makes of the line before the cursor, as the library takes it.
+// completed returns complete in the library's form.
 func completed(complete func(line string) Completion) func(line []rune, cursor int) readline.Completions {
 	return func(line []rune, cursor int) readline.Completions {
 		c := complete(string(line[:cursor]))
@@ -235,7 +233,7 @@ func (e *Editor) ReadLine(prompt string) (string, error) {
 		done <- typed{line, errors.Join(err, e.keyboard.hold())}
 	}()
 	select {
-	case <-e.ctx.Done(): // the program ends, and nobody presses a key
+	case <-e.ctx.Done(): // the program ends without a key
 		return "", errors.Join(e.ctx.Err(), term.Restore(in, state))
 	case t := <-done:
 		switch {

@@ -51,13 +51,13 @@ func (l *typed) ReadLine(string) (string, error) {
 	return line, nil
 }
 
-// TestReadMessage: a message is a line, or several where a mark says so.
+// TestReadMessage: a message is one line, or several with a mark.
 func TestReadMessage(t *testing.T) {
 	for _, k := range []struct {
 		lines string // separated by |
 		multi bool
 		want  string
-		left  int // lines that are not read
+		left  int // unread lines
 	}{
 		{"one|two", false, "one", 1},
 		{`one\|two|three`, false, "one\ntwo", 1},

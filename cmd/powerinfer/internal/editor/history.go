@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// historyFile returns the path of the file that keeps what the user typed, which only the user may read.
+// historyFile returns the path of the file of typed lines, which only the user can read.
 func historyFile(name string) (string, error) {
 	folder, err := stateFolder()
 	if err != nil {
@@ -24,7 +24,7 @@ func historyFile(name string) (string, error) {
 	return path, f.Close()
 }
 
-// stateFolder returns where programs keep what they should remember: XDG's state folder, or the system's own.
+// stateFolder returns the folder for a program's state: XDG's, or the system's own.
 func stateFolder() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir, nil

@@ -2,7 +2,7 @@
 
 package editor
 
-// keyboard is a terminal that shows nothing of what is typed while nobody reads it, as Windows' console does.
+// keyboard does nothing: this system's terminals do not echo keys that nobody reads, like the Windows console.
 type keyboard struct{}
 
 func openKeyboard(int) (*keyboard, error) { return &keyboard{}, nil }

@@ -15,9 +15,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// keyboard handles a terminal's input while an answer is written and nobody reads the input. What the user types then
-// is not shown in the middle of the answer. The kernel does not edit it either, nor cut it (its lines end at 4,095
-// bytes). It waits for the next prompt. Ctrl-C and Ctrl-Z act at once, and drop none of it.
+// keyboard handles a terminal's input while an answer is written and nobody reads the input. It keeps typed text for
+// the next prompt, out of the middle of the answer, and without the kernel's editing, which would cut lines at 4,095
+// bytes. Ctrl-C and Ctrl-Z act at once, and drop none of it.
 type keyboard struct {
 	fd      int
 	before  *unix.Termios
@@ -39,7 +39,7 @@ func openKeyboard(fd int) (*keyboard, error) {
 		for {
 			select {
 			case <-k.stopped:
-				_ = k.suspend(k.hold) // without it the terminal stays as the shell leaves it
+				_ = k.suspend(k.hold) // on error the terminal stays as the shell left it
 			case <-k.done:
 				return
 			}
@@ -48,7 +48,7 @@ func openKeyboard(fd int) (*keyboard, error) {
 	return k, nil
 }
 
-// hold sets the terminal to keep what is typed until it is read, without showing it.
+// hold makes the terminal keep typed text until it is read, without showing it.
 func (k *keyboard) hold() error {
 	t := *k.before
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON
@@ -58,12 +58,11 @@ func (k *keyboard) hold() error {
 	return errors.Join(unix.IoctlSetTermios(k.fd, setTermios, &t), paste(true))
 }
 
-// stopLimit bounds the wait for the stop to take effect: the signal may arrive a little after the call that sends it
-// has returned.
+// stopLimit limits the wait for the stop to take effect: the signal may arrive a little after the call that sends it.
 const stopLimit = 200 * time.Millisecond
 
 // suspend stops the program, as Ctrl-Z does, with the terminal in the shell's state, and calls resume when it
-// continues. If nobody could make it continue, because it was started without a shell, it does not stop.
+// continues. A program without a shell does not stop, because nobody could continue it.
 func (k *keyboard) suspend(resume func() error) error {
 	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
 		return resume()
@@ -80,7 +79,7 @@ func (k *keyboard) suspend(resume func() error) error {
 	return errors.Join(err, resume(), paste(true))
 }
 
-// release gives the terminal back as it was.
+// release restores the terminal.
 func (k *keyboard) release() error {
 	return errors.Join(paste(false), unix.IoctlSetTermios(k.fd, setTermios, k.before))
 }
@@ -91,7 +90,7 @@ func (k *keyboard) close() error {
 	return k.release()
 }
 
-// paste switches on or off that the terminal marks pasted text, so that its lines are not taken for messages.
+// paste makes the terminal mark pasted text, so that its lines do not count as messages, or ends that.
 func paste(marked bool) error {
 	sequence := "\x1b[?2004l"
 	if marked {

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// ErrInterrupted says that Ctrl-C was pressed where a message is typed.
+// ErrInterrupted means that Ctrl-C was pressed at the prompt.
 var ErrInterrupted = errors.New("interrupted at the prompt")
 
 // Reader reads what a user types. It returns io.EOF, ErrInterrupted or an error of reading.
@@ -27,7 +27,7 @@ const (
 )
 
 // ReadMessage reads a message: one line, several lines that all except the last end with a backslash, or lines between
-// two """. With multi a message goes on until a line ends with a backslash or a slash, which is left out.
+// two """. With multi a message continues until a line ends with a backslash or a slash, which is removed.
 func ReadMessage(r Reader, multi bool) (string, error) {
 	line, err := r.ReadLine(Prompt)
 	if err != nil {
@@ -81,16 +81,16 @@ func readQuoted(r Reader, line string) (string, error) {
 	}
 }
 
-// plainLines reads lines as they are, from a pipe or from a terminal that does the editing.
+// plainLines reads lines without editing, from a pipe or from a terminal that edits them.
 type plainLines struct {
 	ctx        context.Context
 	interrupts <-chan os.Signal
-	show       bool // prompts
+	show       bool // prompts are shown
 	lines      chan string
 	failed     chan error
 }
 
-// Plain returns a reader of lines as they are, from in. A signal of interrupts ends a line; show has prompts shown.
+// Plain returns a reader of plain lines from in. A signal of interrupts ends a line. show shows prompts.
 func Plain(ctx context.Context, in io.Reader, interrupts <-chan os.Signal, show bool) *plainLines {
 	p := &plainLines{ctx: ctx, interrupts: interrupts, show: show, lines: make(chan string), failed: make(chan error, 1)}
 	go func() {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal marks pasted text by two sequences. Where the second one is lost, as on bad lines, the paste ends when
-// nothing has come for pasteSilence, or with Ctrl-C, after which nothing comes for pasteBreath.
+// A terminal marks pasted text by two sequences. If the second one is lost, as on bad lines, the paste ends after
+// pasteSilence without input, or with Ctrl-C and pasteBreath without input.
 const (
 	pasteEnd     = "\x1b[201~"
 	pasteSilence = 3 * time.Second
@@ -21,7 +21,7 @@ const (
 	ctrlC        = 0x03
 )
 
-// pasteActions replaces the library's reading of pasted text, which waits for the mark at its end for ever.
+// pasteActions replaces the library's reading of pasted text, which waits forever for the mark at its end.
 func (e *Editor) pasteActions() map[string]func() {
 	return map[string]func(){"bracketed-paste-begin": func() {
 		text, ok := readPaste(e.key)

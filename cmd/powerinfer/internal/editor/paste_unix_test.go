@@ -10,7 +10,7 @@ import (
 // TestReadPaste gives pastes as terminals send them, with pauses, and without the mark at the end.
 func TestReadPaste(t *testing.T) {
 	for _, c := range []struct {
-		name, sent string // | is a pause in which a person may press a key, … one that no paste has
+		name, sent string // | is a pause in which a person may press a key, … one that is too long for a paste
 		want, left string
 		ok         bool
 	}{

@@ -112,7 +112,7 @@ func write(w io.Writer, c *cli.Command, all bool) {
 	}
 }
 
-// OfSubject returns the flags that have a subject.
+// OfSubject returns the flags of a subject.
 func OfSubject(flags []cli.Flag, subject string) (list []cli.Flag) {
 	for _, f := range flags {
 		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == subject {
@@ -122,7 +122,7 @@ func OfSubject(flags []cli.Flag, subject string) (list []cli.Flag) {
 	return list
 }
 
-// flagList prints flags under a title. In full it adds further spellings and environment variables.
+// flagList prints flags under a title. full adds further spellings and environment variables.
 func flagList(out *bufio.Writer, title string, flags []cli.Flag, full bool) {
 	if len(flags) == 0 {
 		return
@@ -177,7 +177,7 @@ func flagNames(f cli.Flag) string {
 		names = Dashed(f.Names()[1+short]) + ", " + names
 	}
 	var parsed any = f
-	if g, is := f.(*cli.GenericFlag); is { // which knows its value only when it was parsed
+	if g, is := f.(*cli.GenericFlag); is { // its value is known only after parsing
 		parsed = g.Value
 	}
 	alone, ok := parsed.(interface{ IsBoolFlag() bool })
@@ -238,7 +238,7 @@ func Placeholder(d cli.DocGenerationFlag) string {
 	return "TEXT"
 }
 
-// flagText returns the usage with the default. A default of 0 is what the usage explains, or nothing.
+// flagText returns the usage with the default, unless that is 0, which the usage explains if necessary.
 func flagText(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {

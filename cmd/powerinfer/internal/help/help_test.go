@@ -21,7 +21,7 @@ func page(t *testing.T, c *cli.Command, args ...string) string {
 	return out.String()
 }
 
-// TestPage: usage and flags, with the words, defaults, spellings and variables that they have.
+// TestPage: a page has usage, flags, placeholders, defaults, spellings and variables.
 func TestPage(t *testing.T) {
 	c := &cli.Command{
 		Name: "count", Usage: "count things", ArgsUsage: "[FILE]", UsageText: "count file",
@@ -54,7 +54,7 @@ Flags:
 	}
 }
 
-// TestExtend: a command with many flags shows the first of them, and all by --help-all.
+// TestExtend: a command with many flags shows the first ones, and all in --help-all.
 func TestExtend(t *testing.T) {
 	many := func() *cli.Command {
 		c := &cli.Command{Name: "many", Usage: "have flags", Flags: []cli.Flag{&cli.StringFlag{Name: "model", Category: "Model", Usage: "a model"}}}

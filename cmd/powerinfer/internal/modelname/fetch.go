@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
-// Hub returns the hub that the environment and accessFlags name.
+// Hub returns the hub according to the environment and to flags.Access.
 func Hub(c *cli.Command) (*hub.Hub, error) {
 	o, err := hubOptions(c)
 	if err != nil {
@@ -40,7 +40,7 @@ func hubOptions(c *cli.Command) (hub.Options, error) {
 	return o, nil
 }
 
-// OfHub reads a model's name at the hub, or a short one; --hf-file replaces what it says of the file.
+// OfHub reads a model's name at the hub, or a short one. --hf-file replaces the name's file.
 func OfHub(c *cli.Command, text string) (hub.Name, error) {
 	n, err := Parse(text)
 	if err != nil {
@@ -132,8 +132,7 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 	return fetch(ctx, c, text, n, "model")
 }
 
-// Use sets the flag of a model's file to the file of the model that text names, which is fetched if it is not
-// here: see wordsOf.
+// Use sets a flag to the file of the model that text names, and fetches the model if necessary: see wordsOf.
 func Use(ctx context.Context, c *cli.Command, text, flag string) error {
 	if _, err := os.Stat(text); err == nil {
 		return c.Set(flag, text)
@@ -191,7 +190,7 @@ func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag st
 }
 
 // Bring calls get, the hub's Use or Pull, for the model that the user called text, and shows the progress. If the
-// repository no longer has the quantisation that a short name means, Bring takes what it has instead.
+// repository no longer has the quantisation of a short name, Bring takes an available one.
 func Bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(context.Context, hub.Name, func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	called, usual, short := hub.FindShort(text)
 	if !short || n != usual {
@@ -210,19 +209,19 @@ func Bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(co
 	return m, err
 }
 
-// downloading shows the progress of a download, and says what an interruption leaves. called is the user's name for the
-// model. In a pipe it prints one line at the beginning.
+// downloading shows the progress of a download and, if it is interrupted, how to continue. called is the user's name
+// for the model. In a pipe it prints one line at the beginning.
 func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
 	var bar *progress.Bar
-	var first, last hub.Progress // first: what was there before
+	var first, last hub.Progress // first: at the beginning
 	told := false
 	m, err := get(func(p hub.Progress) {
 		if last.Total == 0 {
 			first = p
 		}
 		last = p
-		if !told && p.Done > first.Done { // the hub may still have refused it
+		if !told && p.Done > first.Done { // before that, the hub may still refuse
 			told = true
 			name := p.Model
 			if called != "" {
@@ -254,7 +253,7 @@ func amount(p hub.Progress) string {
 	return hub.Bytes(p.Total)
 }
 
-// fetchTower fetches the tower that --mmproj names at the hub.
+// fetchTower fetches the vision tower that --mmproj names at the hub.
 func fetchTower(ctx context.Context, c *cli.Command) error {
 	if !flags.Has(c, "mmproj") || c.String("mmproj") == "" {
 		return nil

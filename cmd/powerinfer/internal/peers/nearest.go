@@ -1,6 +1,6 @@
 package peers
 
-// Nearest returns the one of names that a slip of one or two letters made into name; "" where there is none.
+// Nearest returns the one of names that differs from name by a slip of one or two letters; "" if there is none.
 func Nearest(name string, names []string) string {
 	most := 2
 	if len(name) < 5 {
@@ -9,7 +9,7 @@ func Nearest(name string, names []string) string {
 	best := ""
 	for _, n := range names {
 		if len(n) < 3 {
-			continue // nearly anything is near to it
+			continue // nearly everything is near to a short name
 		}
 		if d := distance(name, n); d <= most {
 			best, most = n, d-1
@@ -18,8 +18,7 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// distance returns the number of letters to insert, delete or replace to make a into b (Levenshtein), or to swap with
-// their neighbours.
+// distance returns the number of letters to insert, delete, replace, or swap with a neighbour to turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)
@@ -43,7 +42,7 @@ func distance(a, b string) int {
 	return rows[len(x)][len(y)]
 }
 
-// DidYouMean returns a question that asks for suggestion, as the end of a sentence; "" without one.
+// DidYouMean returns a question about suggestion for the end of a sentence; "" without a suggestion.
 func DidYouMean(suggestion string) string {
 	if suggestion == "" {
 		return ""

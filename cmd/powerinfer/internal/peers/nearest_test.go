@@ -2,7 +2,7 @@ package peers
 
 import "testing"
 
-// TestNearest: a slip of one letter is forgiven in short names, of two in longer ones.
+// TestNearest: short names may have one wrong letter, longer ones two.
 func TestNearest(t *testing.T) {
 	names := []string{"run", "serve", "models", "perplexity", "np"}
 	for name, want := range map[string]string{"rn": "run", "urn": "run", "sevre": "serve", "model": "models", "preplexiti": "perplexity", "quite": "", "p": "", "mod": ""} {
@@ -12,7 +12,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestAction: what is typed as in Ollama is a command of ours.
+// TestAction: Ollama's commands of a conversation become ours.
 func TestAction(t *testing.T) {
 	for _, c := range [][4]string{
 		{"bye", "", "exit", ""},

@@ -1,5 +1,5 @@
-// Package peers says what to do instead of commands and flags of Ollama and llama.cpp that are not here, and finds the name
-// that a mistyped one was meant to be.
+// Package peers gives advice about commands and flags of Ollama and llama.cpp that do not exist here, and finds the
+// intended name of a mistyped one.
 package peers
 
 import (
@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// A missing is one or several commands or flags of another program's that are not here, or none to which the advice is
-// given.
+// missing is a group of commands or flags of another program that do not exist here, with one piece of advice.
 type missing struct {
 	Names   []string // without dashes
-	Instead string   // what to do; a sentence's end
+	Instead string   // the advice; a sentence's end
 }
 
-// InsteadOf returns what to do instead of the command or flag of that name.
+// InsteadOf returns the advice about the command or flag of that name.
 func InsteadOf(list []missing, name string) (instead string, ok bool) {
 	for _, m := range list {
 		if slices.Contains(m.Names, name) {
@@ -24,7 +23,7 @@ func InsteadOf(list []missing, name string) (instead string, ok bool) {
 	return "", false
 }
 
-// Commands returns commands of Ollama's and llama.cpp's that have another name here, or none.
+// Commands returns commands of Ollama and llama.cpp that are missing here or have another name.
 func Commands() []missing {
 	return []missing{
 		{[]string{"cp", "copy", "mv", "rename"}, "models are files of the Hugging Face cache and keep their names; --alias NAME of powerinfer serve gives one another name for clients"},
@@ -52,7 +51,7 @@ func Commands() []missing {
 	}
 }
 
-// Flags returns flags of Ollama's that no command here has.
+// Flags returns flags of Ollama that no command here has.
 func Flags() []missing {
 	return []missing{
 		{[]string{"think"}, `--chat-template-kwargs '{"enable_thinking":false}' has models that can do so answer without thoughts`},
@@ -68,7 +67,7 @@ func Flags() []missing {
 	}
 }
 
-// Action returns a command of a conversation that is typed as in Ollama, in the form it has here.
+// Action translates Ollama's commands of a conversation into ours.
 func Action(name, argument string) (string, string) {
 	switch name {
 	case "bye", "quit", "q":

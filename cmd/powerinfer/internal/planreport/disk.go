@@ -10,7 +10,7 @@ import (
 // OnDisk reports whether the plan leaves experts or neurons on the disk.
 func (d *Report) OnDisk() bool { return d.plan.Disk.Bytes > 0 }
 
-// stays names what may stay on the disk.
+// stays names the units that may stay on the disk.
 func (d *Report) stays() string {
 	if d.b.ExpertsUsed > 0 {
 		return "experts"
@@ -30,7 +30,7 @@ func (d *Report) tiers() string {
 	return fmt.Sprintf("%s, at %.1f GB/s (%s).", says, d.on.Disk.Read/1e9, d.disk)
 }
 
-// leftOut returns the share of experts' uses that are left out where they would be read from the disk.
+// leftOut returns the share of experts' uses that are left out instead of read from the disk.
 func (d *Report) leftOut() (left float64) {
 	for l := range d.b.Model.Layers {
 		left = max(left, d.b.Model.Layers[l].Units.Left)
@@ -38,13 +38,12 @@ func (d *Report) leftOut() (left float64) {
 	return left
 }
 
-// lacks says that not even what must be in RAM fits.
+// lacks says that RAM is too small even for the least that must be there.
 func (d *Report) lacks() string {
 	return fmt.Sprintf("This does not fit: with all %s on the disk, RAM lacks %.1f GiB for the rest of the model.", d.stays(), quantity.GiB(d.plan.Disk.Lacks))
 }
 
-// diskColumn returns the heading of a column of the layers' table, or the layer's value there; nothing where nothing is
-// on the disk.
+// diskColumn returns a cell of the layers' table about the disk, or the heading; empty if nothing is on the disk.
 func (d *Report) diskColumn(text string) string {
 	if !d.OnDisk() {
 		return ""
@@ -67,11 +66,11 @@ func (d *Report) tierRows(out io.Writer) {
 
 // diskJSON is the object "disk" of plan --json. Sizes are in bytes, speeds in bytes per second.
 type diskJSON struct {
-	Bytes  int64   `json:"bytes"`       // bytes of experts or neurons for which RAM has no room
-	Kept   int64   `json:"kept"`        // bytes of RAM that keep them
-	Hits   float64 `json:"hits"`        // share of their uses, but for those on GPUs, that find them in RAM
+	Bytes  int64   `json:"bytes"`       // bytes of experts or neurons that do not fit into RAM
+	Kept   int64   `json:"kept"`        // bytes of RAM for experts or neurons
+	Hits   float64 `json:"hits"`        // share of the uses outside GPUs that find them in RAM
 	Units  float64 `json:"units_token"` // experts or neurons that a token reads
-	Read   float64 `json:"bytes_token"` // that a token reads
+	Read   float64 `json:"bytes_token"` // bytes that a token reads
 	Rate   float64 `json:"read"`
 	Source string  `json:"source"` // where the rate is from
 	Lacks  int64   `json:"ram_lacks,omitempty"`

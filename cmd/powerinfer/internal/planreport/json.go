@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// number is null in JSON where it means nothing.
+// number is null in JSON if it has no meaning.
 type number float64
 
 func (f number) MarshalJSON() ([]byte, error) {
@@ -54,8 +54,7 @@ type wayJSON struct {
 	ReadDisk     float64 `json:"read_disk"` // bytes read from disk, because the machine has too little RAM
 }
 
-// mtpJSON is the layer for multi-token prediction, if --spec-type makes it guess, or a draft model that computes with
-// the model's states.
+// mtpJSON is the MTP layer, if --spec-type makes it draft, or a draft model that computes with the model's states.
 type mtpJSON struct {
 	GPU  int   `json:"gpu"` // -1: none
 	VRAM int64 `json:"vram"`

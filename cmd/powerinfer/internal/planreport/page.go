@@ -34,7 +34,7 @@ func (d *Report) HTML(out io.Writer) error {
 		"part": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
 	}).Parse(planPage)
 	if err != nil {
-		panic(err) // the page is compiled in
+		panic(err) // the page is embedded
 	}
 	var rows []planRow
 	for _, span := range d.rows() {
@@ -176,8 +176,8 @@ func stacked(n int, unit string, of func(i int) []part) string {
 	return b.String() + "</svg>"
 }
 
-// barNames names at most eleven of n bars below them. The last name ends where the bars do. Those that a narrow page
-// has no room for, every second one and what is near the last, have the class of what is shown on a wide page only.
+// barNames names at most eleven of n bars below them. The last name ends where the bars do. A narrow page has no room
+// for every second name and for those near the last; their class hides them there.
 func barNames(n int) string {
 	var b strings.Builder
 	every := (n + 9) / 10

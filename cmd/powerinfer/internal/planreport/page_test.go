@@ -44,7 +44,7 @@ func htmlOf(t *testing.T, d *Report) string {
 	return b.String()
 }
 
-// The page has the terminal's rows: equal layers are one.
+// TestReportRows: the page has the terminal's rows; equal layers share one.
 func TestReportRows(t *testing.T) {
 	d := described(t, "llama-70b,type=q4_0,active=0.1")
 	var text strings.Builder
@@ -64,7 +64,7 @@ func TestReportRows(t *testing.T) {
 	}
 }
 
-// Nothing is said of the speed of software, in any form.
+// TestSoftwareIsNotPredicted: plans for software devices show no speed in any form.
 func TestSoftwareIsNotPredicted(t *testing.T) {
 	d := described(t, "llama-7b,type=q4_0,active=0.1")
 	d.timed, d.on.GPUs[0].Read = false, 0
@@ -140,7 +140,8 @@ func labels(t *testing.T, svg string, width float64, wide bool) (list []label) {
 	}
 }
 
-// No label of a chart is cut off, and none covers another, on wide and on narrow pages, of few and of many layers.
+// TestChartLabels: no label of a chart is cut off or covers another, on wide and narrow pages, with few and many
+// layers.
 func TestChartLabels(t *testing.T) {
 	const left = 60 // .bars leaves this many pixels on its left
 	if !strings.Contains(planPage, "padding-left: 60px") {
@@ -169,7 +170,7 @@ func TestChartLabels(t *testing.T) {
 	}
 }
 
-// What the charts are coloured by is in the page's style sheet.
+// TestChartClasses: the page's style sheet has every class of the charts.
 func TestChartClasses(t *testing.T) {
 	html := htmlOf(t, described(t, "llama-7b,type=q4_0,active=0.1"))
 	for _, m := range regexp.MustCompile(`<(?:rect|text|svg|line) class="([^"]+)"`).FindAllStringSubmatch(html, -1) {
@@ -179,7 +180,7 @@ func TestChartClasses(t *testing.T) {
 	}
 }
 
-// The first line tells experts apart from neurons, and the mode where some layer has neurons to skip.
+// TestPlanShape: the first line tells experts from neurons, and shows the mode if some layer has neurons to skip.
 func TestPlanShape(t *testing.T) {
 	experts := placement.Layer{Experts: true, Units: placement.Units{Sometimes: make([]float64, 8)}}
 	neurons := placement.Layer{Units: placement.Units{Sometimes: make([]float64, 96)}}
@@ -200,8 +201,8 @@ func TestPlanShape(t *testing.T) {
 	}
 }
 
-// TestPlanOfGuesses: a plan says where the layer for multi-token prediction is when --spec-type makes it guess, and how
-// much memory it takes there. The planner that opens the model agrees.
+// TestPlanOfGuesses: a plan shows the place and the memory of the MTP layer if --spec-type makes it draft. The planner
+// that opens the model agrees.
 func TestPlanOfGuesses(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, false)
 	cost := func(further bool) modelcost.Cost {

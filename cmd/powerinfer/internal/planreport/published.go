@@ -44,7 +44,7 @@ func Published(out io.Writer) error {
 	return largerTable(out)
 }
 
-// largerTable prints what is expected of models that are larger than memory.
+// largerTable prints expected speeds of models larger than memory.
 func largerTable(out io.Writer) error {
 	list, err := planner.SimulateLarger()
 	if err != nil {
@@ -65,8 +65,8 @@ func largerTable(out io.Writer) error {
 	return err
 }
 
-// PublishedExperts prints what is expected of models with experts on described machines, as Markdown: of one model, or of
-// all published ones.
+// PublishedExperts prints expected speeds of models with experts on described machines, as Markdown: of one model, or
+// of all published ones.
 func PublishedExperts(out io.Writer, description string) error {
 	list := modelcost.PublishedExperts()
 	if description != "" {
@@ -94,7 +94,7 @@ func PublishedExperts(out io.Writer, description string) error {
 			}
 			w := e.Ways
 			_, at, _ := strings.Cut(w[1].Name, " ")
-			following := "– | –" // experts that are known to be used most stay
+			following := "– | –" // experts known to be used most stay
 			if len(w) > 3 {
 				following = fmt.Sprintf("%s | %.0f %%", rate(&w[3]), 100*w[3].Hits)
 			}

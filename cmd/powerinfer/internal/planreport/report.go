@@ -1,5 +1,5 @@
-// Package planreport shows where a plan puts a model's parts and how fast that should be: as a table, a line, JSON, or a page
-// with pictures. It also prints what plans come to for published machines and models.
+// Package planreport shows where a plan puts a model's parts and how fast that should be, as a table, a line, JSON, or
+// a page with pictures. It also prints plans of published machines and models.
 package planreport
 
 import (
@@ -12,25 +12,25 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// Report is a plan with what it is compared to.
+// Report is a plan with the alternatives that it is compared to.
 type Report struct {
 	b        modelcost.Cost
 	on       placement.Machine
-	memory   uint64   // the machine's memory; 0 where unknown
+	memory   uint64   // the machine's memory; 0: unknown
 	doubts   []string // doubts about the machine's figures
-	timed    bool     // the plan's times mean something: there is no software among the GPUs
+	timed    bool     // no GPU is software, so times have a meaning
 	plan     placement.Plan
-	inRAM    placement.Plan // everything computed on the processor
+	inRAM    placement.Plan // everything in RAM, computed by the CPU
 	byLayers placement.Plan // as many dense layers as fit the GPUs
 	whole    int            // number of these layers
 	ways     []planner.Way  // ways to place a model with experts
 	follows  bool           // plan is the one in which experts follow the text
-	Tower    string         // what shows the model pictures takes; empty: nothing does
-	disk     string         // where the figures of the machine's disk are from
-	further  int            // the GPU of the layer for multi-token prediction, where it drafts; -1: RAM
+	Tower    string         // about the memory of the vision tower; empty: there is none
+	disk     string         // origin of the disk's figures
+	further  int            // the GPU of the MTP layer, if it drafts; -1: RAM
 }
 
-// New solves the plan of a model for a machine, and what it is compared to.
+// New plans a model for a machine, together with the alternatives.
 func New(b modelcost.Cost, m *planner.Machine, o planner.Options) (*Report, error) {
 	p := planner.With(m, b, o)
 	s, err := p.Solve()
@@ -53,7 +53,7 @@ func New(b modelcost.Cost, m *planner.Machine, o planner.Options) (*Report, erro
 	if d.inRAM, err = placement.Solve(b.Model, none); err != nil {
 		return nil, err
 	}
-	mapped := on // other programs leave it to the system what of a file is in memory
+	mapped := on // in other programs the system decides what of a file is in memory
 	mapped.Disk, mapped.RAM = placement.Rate{}, 0
 	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), mapped); err != nil {
 		return nil, err
@@ -90,8 +90,7 @@ func (d *Report) ram() int64 {
 	return ram
 }
 
-// guessing returns the place of the layer for multi-token prediction, and its bytes there. ok reports whether there is one
-// that drafts.
+// guessing returns the place of the MTP layer and its bytes there. ok reports whether there is one that drafts.
 func (d *Report) guessing() (place string, vram, ram int64, ok bool) {
 	y := &d.b.Further
 	if d.further >= 0 {
@@ -104,7 +103,7 @@ func (d *Report) guessing() (place string, vram, ram int64, ok bool) {
 // layers returns the plan without the head, which is its last layer.
 func (d *Report) layers() []placement.Priced { return d.plan.Layers[:len(d.plan.Layers)-1] }
 
-// notes returns remarks that the table has no column for.
+// notes returns remarks without a column in the table.
 func (d *Report) notes() []string {
 	notes := slices.Clip(d.b.Assumed)
 	if d.Tower != "" {
@@ -144,7 +143,7 @@ func (d *Report) layersInRAM() (n int) {
 // mapped says what happens if ram bytes do not fit into RAM.
 func (d *Report) mapped(ram int64) string {
 	if n := d.layersInRAM(); n > 0 && (len(d.on.GPUs) == 0 || d.b.ExpertsUsed == 0) {
-		const held = 3 // layers that are computed or read while others are
+		const held = 3 // layers that are computed or read at the same time
 		read := min(float64(ram), float64(ram)-float64(d.memory)+held*float64(ram)/float64(n))
 		says := fmt.Sprintf("Every step reads the last layers from the disk, %.0f MB", read/1e6)
 		if !d.timed {

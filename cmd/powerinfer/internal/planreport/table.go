@@ -37,7 +37,7 @@ func (d *Report) rowName(first, last int) string {
 	return fmt.Sprint(first)
 }
 
-// ms prints milliseconds, where they mean something.
+// ms prints milliseconds, if times have a meaning.
 func (d *Report) ms(seconds float64) string {
 	if !d.timed {
 		return "-"
@@ -45,7 +45,7 @@ func (d *Report) ms(seconds float64) string {
 	return fmt.Sprintf("%.3f", 1e3*seconds)
 }
 
-// shape tells how many layers there are, how many experts or neurons they have, and how many of these a token needs.
+// shape returns the number of layers, of their experts or neurons, and how many of these a token needs.
 func (d *Report) shape() string {
 	b := &d.b
 	var experts, neurons int // of a layer
@@ -69,7 +69,7 @@ func (d *Report) shape() string {
 	return fmt.Sprintf(", --sparse %s: %s of %d neurons, %.1f %% active", b.Mode, quantity.Of(b.Layers, "layer"), neurons, 100*b.Active)
 }
 
-// units names what layers are split into.
+// units names the parts of split layers.
 func (d *Report) units() string {
 	routed := func(y placement.Layer) bool { return y.Experts }
 	switch layers := d.b.Model.Layers; {
@@ -81,7 +81,7 @@ func (d *Report) units() string {
 	return "experts"
 }
 
-// hot tells how many of layer l's units are on its GPU.
+// hot returns how many of layer l's units are on its GPU.
 func (d *Report) hot(l int) string {
 	n, of := d.plan.Layers[l].Bound, len(d.b.Model.Layers[l].Units.Sometimes)
 	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(of, 1)))
@@ -130,8 +130,8 @@ func (d *Report) Text(out io.Writer) error {
 	return d.closing(out)
 }
 
-// guessingName returns the name of the layer for multi-token prediction, or of the draft model in its place. What it
-// takes of a token's time depends on the text, and is not predicted.
+// guessingName returns the name of the MTP layer, or of the draft model in its place. Its share of a token's time
+// depends on the text and is not predicted.
 func (d *Report) guessingName() string {
 	if d.b.DraftHead != nil {
 		return "draft"
@@ -164,7 +164,7 @@ func (d *Report) row(w io.Writer, first, last int) {
 		quantity.MiB(y.VRAM), quantity.MiB(y.RAM), d.diskColumn(fmt.Sprintf("%.1f", quantity.MiB(y.Disk))), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
 }
 
-// closing tells the speeds.
+// closing prints the speeds.
 func (d *Report) closing(out io.Writer) error {
 	if len(d.ways) > 1 {
 		return d.compare(out)
@@ -189,7 +189,7 @@ func (d *Report) closing(out io.Writer) error {
 	return err
 }
 
-// following explains the last of the ways, where there is none to be followed it is empty.
+// following explains the last of the ways; empty if nothing follows the text.
 func (d *Report) following() string {
 	if len(d.ways) < 4 {
 		return ""
@@ -203,7 +203,7 @@ func (d *Report) following() string {
 	return says
 }
 
-// compare prints what is expected of the ways to compute a model with experts.
+// compare prints expected speeds of the ways to compute a model with experts.
 func (d *Report) compare(out io.Writer) error {
 	fmt.Fprintf(out, "\nexpected at a context of %d tokens; hits: uses of experts on GPUs; MB: for a token\n\n", d.b.Context)
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
@@ -236,7 +236,7 @@ func (d *Report) spilled() string {
 	return fmt.Sprintf("*: RAM has too little room; the rest is read from the file, at %.0f GB/s.", planner.AssumedDisk/1e9)
 }
 
-// wayRate returns a way's tokens per second, where they mean something.
+// wayRate returns a way's tokens per second, if times have a meaning.
 func (d *Report) wayRate(y *planner.Way) string {
 	if !d.timed && y.VRAM > 0 {
 		return "-"
@@ -248,7 +248,7 @@ func (d *Report) wayRate(y *planner.Way) string {
 	return rate
 }
 
-// Line tells where the model would be stored and how fast that should be, in a line.
+// Line returns the plan in a line: where the model's parts go and how fast that should be.
 func (d *Report) Line() string {
 	ram := d.ram()
 	where := fmt.Sprintf("%.2f GiB in RAM", quantity.GiB(ram))

@@ -1,6 +1,6 @@
 package progress
 
-// Looking shows how much of a prompt's pictures is computed, as Generation.Looking is told.
+// Looking returns a function for Generation.Looking that shows a bar.
 func Looking() func(done, total int) {
 	bar := New("looking at the pictures", Time)
 	return func(done, total int) {

@@ -1,5 +1,5 @@
-// Package progress shows how far a command's work is: a bar with rate and time left on a terminal, plain lines elsewhere.
-// Nothing is shown of what takes less than the user's patience.
+// Package progress shows how far a command's work is: a bar with rate and time left on a terminal, plain lines
+// elsewhere. Tasks within the user's patience show nothing.
 package progress
 
 import (
@@ -25,17 +25,17 @@ const (
 	Tokens
 	Runs
 	Windows // windows of a text's tokens
-	Time    // nanoseconds that work was expected to take, which are not shown
+	Time    // nanoseconds of expected work, which are not shown
 )
 
-// usualPatience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
+// usualPatience is how long a task runs before it shows anything, and lineEvery the time between plain lines.
 const (
 	usualPatience = 2 * time.Second
 	lineEvery     = 5 * time.Second
 )
 
-// Patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what
-// POWERINFER_PATIENCE says, such as 1h for programs that read standard error.
+// Patience returns how long a task runs, or should take, before it shows anything: the default, or POWERINFER_PATIENCE,
+// such as 1h for programs that read standard error.
 func Patience() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("POWERINFER_PATIENCE")); err == nil {
 		return d
@@ -58,12 +58,13 @@ type Bar struct {
 	begin    time.Time
 	lastLine time.Time
 	total    int64
-	bar      *progressbar.ProgressBar // where out is a terminal that moves its cursor; writes through late
-	waiting  *time.Timer              // until some of a task is done that Begins has told of
-	waited   bool                     // that it runs was shown
+	bar      *progressbar.ProgressBar // if out is a terminal that can move its cursor; writes through late
+	waiting  *time.Timer              // until the task of Begins has made progress
+	waited   bool                     // the running time was shown
 }
 
-// late drops what is written before p has run for its patience: a bar must know when its task began to tell its rate.
+// late drops output until p has run for its patience: the bar computes its rate from its creation, at the task's
+// beginning.
 type late struct{ p *Bar }
 
 func (l late) Write(b []byte) (int, error) {
@@ -73,7 +74,7 @@ func (l late) Write(b []byte) (int, error) {
 	return l.p.out.Write(b)
 }
 
-// New returns the bar of a task on standard error. what names the task, u is what it is counted in.
+// New returns a task's bar on standard error. what names the task, u is its unit.
 func New(what string, u Unit) *Bar {
 	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
 	return start(what, u, screen.Err.Styled(), tty, time.Now, Patience())
@@ -87,11 +88,10 @@ func start(what string, u Unit, out io.Writer, tty bool, now func() time.Time, p
 	return p
 }
 
-// waitEvery is the time between two redraws of the time that a task has run before any of it was done.
+// waitEvery is the time between two redraws of the running time before any progress.
 const waitEvery = time.Second
 
-// Begins tells that the task runs now, and that its first part may take long: until Begun it is shown for how long it
-// has run.
+// Begins says that the task runs now and that its first part may take long. Its running time is shown until Begun.
 func (p *Bar) Begins() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,17 +116,17 @@ func (p *Bar) wait() {
 	p.waiting.Reset(lineEvery)
 }
 
-// Starts tells that the task runs since now, where it was to wait for another.
+// Starts says that the task, which waited for another, runs now.
 func (p *Bar) Starts() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begin = p.now()
 	if p.bar != nil {
-		p.bar = p.newBar() // which tells its rate since it was made
+		p.bar = p.newBar() // its rate counts from its creation
 	}
 }
 
-// Begun tells that some of the task is done, and leaves the terminal's line empty.
+// Begun says that the task has made progress, and clears the terminal's line.
 func (p *Bar) Begun() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,10 +140,10 @@ func (p *Bar) Begun() {
 	}
 }
 
-// Count is Set for numbers of parts.
+// Count is Set for ints.
 func (p *Bar) Count(done, total int) { p.Set(int64(done), int64(total)) }
 
-// Set tells how much is done.
+// Set sets how much is done.
 func (p *Bar) Set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func (p *Bar) Set(done, total int64) {
 	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done)).Round(time.Second)
 	rate := float64(done) / elapsed.Seconds()
 	percent := 100 * done / total
-	if percent < 1 { // too little to tell the rest by
+	if percent < 1 { // too little to estimate the rest
 		fmt.Fprintf(p.out, "%s: %d %%\n", p.what, percent)
 		return
 	}
@@ -178,7 +178,7 @@ func (p *Bar) Set(done, total int64) {
 	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, percent, p.unit.rate(rate), left)
 }
 
-// Say tells what is being done of the task now.
+// Say sets the name of the task's present part.
 func (p *Bar) Say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,15 +197,15 @@ func (u Unit) rate(perSecond float64) string {
 	return fmt.Sprintf("%.2f/s", perSecond)
 }
 
-// Columns of a bar: usualBar where the terminal is wide enough, and at least leastBar. besideBar is the width of the
-// rest of the line, apart from the task's name: the share, the amounts, the rate and the times.
+// Columns of a bar: usualBar if the terminal is wide enough, and at least leastBar. besideBar is the width of the rest
+// of the line without the task's name: the share, the amounts, the rate and the times.
 const (
 	usualBar  = 30
 	leastBar  = 5
 	besideBar = 50
 )
 
-// barWidth returns how many columns the bar itself has, so that its line fits the terminal.
+// barWidth returns the columns of the bar itself, so that its line fits the terminal.
 func (p *Bar) barWidth() int {
 	s, ok := p.out.(interface{ Size() (columns, rows int) })
 	if !ok {
@@ -218,7 +218,7 @@ func (p *Bar) barWidth() int {
 	return min(usualBar, max(leastBar, columns-utf8.RuneCountInString(p.what)-besideBar))
 }
 
-// newBar has no colours, so that NO_COLOR holds whatever it is.
+// newBar makes a bar without colours, for the sake of NO_COLOR.
 func (p *Bar) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// clock is a time that tests set.
+// clock is a clock that tests set.
 type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time       { return c.t }
@@ -39,7 +39,7 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// TestProgressStarts: a task that waited for another tells the rate of its own time, after its own patience.
+// TestProgressStarts: a task that waited for another has its own rate and patience.
 func TestProgressStarts(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
@@ -54,7 +54,7 @@ func TestProgressStarts(t *testing.T) {
 	}
 }
 
-// told passes on what is written to it.
+// told passes on its writes.
 type told chan string
 
 func (c told) Write(b []byte) (int, error) {
@@ -62,13 +62,13 @@ func (c told) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestProgressBegins: a task shows that it runs before any of it is done, and no longer when some is.
+// TestProgressBegins: a task shows its running time until its first progress.
 func TestProgressBegins(t *testing.T) {
 	for _, c := range []struct {
 		tty           bool
 		waits, ending string
 	}{{false, "perplexity: 0 % (7s)\n", ""}, {true, "\rperplexity: 0 % (7s)", "\r\x1b[K"}} {
-		out := make(told, 100) // a busy machine may tell more than once
+		out := make(told, 100) // a busy machine may write several times
 		p := start("perplexity", Windows, out, c.tty, time.Now, 0)
 		p.mu.Lock()
 		p.begin, p.now = time.Unix(1000, 0), func() time.Time { return time.Unix(1007, 0) }
@@ -95,7 +95,7 @@ func TestProgressBegins(t *testing.T) {
 	p := start("perplexity", Windows, &out, false, time.Now, time.Hour)
 	p.Begins()
 	p.Finish()
-	p.wait() // as a timer that went off meanwhile does
+	p.wait() // like a timer that fired meanwhile
 	if out.Len() > 0 {
 		t.Errorf("a short task shows %q", out.String())
 	}

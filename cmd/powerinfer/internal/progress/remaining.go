@@ -8,20 +8,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// Remaining tells once how long a task will take, from how long its beginning took.
+// Remaining prints once how long a task will take, estimated from its beginning.
 type Remaining struct {
 	Now   func() time.Time
-	Out   func(string) // takes the note
-	begin time.Time    // beginning of the work; for bytes, when the first of them were done, since reading a vocabulary may come before them
-	first float64      // the share that was done at begin
-	parts string       // what the task consists of, for the note: "windows of 512 tokens"; empty: bytes
+	Out   func(string) // gets the note
+	begin time.Time    // beginning of the work; for bytes the time of the first ones, after the vocabulary was read
+	first float64      // share that was done at begin
+	parts string       // the task's parts for the note, such as "windows of 512 tokens"; empty: bytes
 	told  bool
 }
 
-// enough is the time after which the speed of a task that is counted in bytes is known.
+// enough is the time after which the speed of a task in bytes is known.
 const enough = time.Second
 
-// NewRemaining returns the clock of a task that consists of these parts, such as windows; "" means bytes.
+// NewRemaining returns the clock of a task with these parts; "" means bytes.
 func NewRemaining(parts string) *Remaining {
 	r := &Remaining{Now: time.Now, Out: screen.Note, parts: parts}
 	if parts != "" {
@@ -30,11 +30,11 @@ func NewRemaining(parts string) *Remaining {
 	return r
 }
 
-// Starts tells that the work begins now.
+// Starts says that the work begins now.
 func (r *Remaining) Starts() { r.begin = r.Now() }
 
-// Foretold tells that a task of total parts is expected to take the time whole, so that Set tells nothing. bar shows that
-// it runs.
+// Foretold prints the expected time whole of a task with total parts. Set then prints nothing. bar shows that the task
+// runs.
 func (r *Remaining) Foretold(total int, whole time.Duration, bar *Bar) {
 	r.told = true
 	if whole <= Patience() {
@@ -45,12 +45,12 @@ func (r *Remaining) Foretold(total int, whole time.Duration, bar *Bar) {
 	bar.Begins()
 }
 
-// Set tells how much is done: one part, or some of the bytes, says how long all take.
+// Set sets how much is done. One part, or some of the bytes, gives the estimate.
 func (r *Remaining) Set(done, total int64) {
 	r.Share(float64(done)/float64(total), total)
 }
 
-// Share is Set for parts that take unlike times: those that are done are this share of the work.
+// Share is Set for parts of unequal length: done is the share of the work that is done.
 func (r *Remaining) Share(done float64, total int64) {
 	if r.told || done <= 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRemaining: bytes are timed from the first of them on, whatever came before, and parts from the start of the work;
-// it is told once.
+// TestRemaining: bytes are timed from the first of them on, and parts from the start of the work. The note is printed
+// once.
 func TestRemaining(t *testing.T) {
 	t.Setenv("POWERINFER_PATIENCE", "2s")
 	type step struct {
@@ -19,7 +19,7 @@ func TestRemaining(t *testing.T) {
 		steps []step
 		want  []string
 	}{
-		{"", []step{{30 * time.Second, 1}}, nil}, // a first byte after a long start says nothing of the rest
+		{"", []step{{30 * time.Second, 1}}, nil}, // a first byte after a long start gives no estimate
 		{"", []step{{30 * time.Second, 1}, {30*time.Second + enough/2, 6}, {30*time.Second + enough, 11}, {40 * time.Second, 100}}, []string{"about 10s"}},
 		{"", []step{{0, 1}, {time.Second, 91}}, nil}, // shorter than the patience
 		{"", []step{{0, 1}, {2 * time.Second, 1}, {4 * time.Second, 5}}, []string{"about 1m40s"}},

@@ -23,7 +23,7 @@ func MiB(n int64) float64 { return float64(n) / (1 << 20) }
 // Kilobytes returns bytes in kB, with the unit.
 func Kilobytes(b float64) string { return fmt.Sprintf("%.1f kB", b/1000) }
 
-// Parameters returns a number of parameters as models are called by it: 7.2B, 135M.
+// Parameters returns a number of parameters as in models' names: 7.2B, 135M.
 func Parameters(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -36,7 +36,7 @@ func Parameters(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// Rounded returns an estimate in at most two digits that count.
+// Rounded returns an estimate with at most two significant digits.
 func Rounded(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", 10*float64(int(v/10)))
@@ -55,7 +55,7 @@ func Time(d time.Duration) time.Duration {
 	return d.Round(time.Minute)
 }
 
-// TimeSpan returns the time between least and most in words, one time where both round to the same.
+// TimeSpan returns the time between least and most in words, or one time if both round to the same.
 func TimeSpan(least, most time.Duration) string {
 	from, to := Time(least), Time(most)
 	if from == to {

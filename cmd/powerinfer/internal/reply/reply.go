@@ -1,5 +1,5 @@
-// Package reply shows a model's answer while it is written: Markdown with escape sequences, thoughts faint and then folded
-// into a line, or plain text.
+// Package reply shows a model's answer while it is written: as Markdown with escape sequences and thoughts folded into
+// a line, or as plain text.
 package reply
 
 import (
@@ -15,18 +15,18 @@ import (
 // Reply is an answer on its way to the user.
 type Reply struct {
 	out      *bufio.Writer
-	parser   *answer.Parser   // nil: all is content
+	parser   *answer.Parser   // nil: everything is content
 	styler   *markdown.Styler // nil: the text is shown as it is
 	styled   bool
 	Message  answer.Message
-	thinking bool     // the last that was shown is a thought
-	folding  *thought // the thought that is shown, where it is folded
-	onScreen bool     // a terminal obeys what it is shown
+	thinking bool     // the last text shown belongs to a thought
+	folding  *thought // the thought on the screen, if thoughts are folded
+	onScreen bool     // out is a terminal, which obeys escape sequences
 	cleaner  terminal.Cleaner
-	lineOpen bool // what was shown last is no newline
+	lineOpen bool // the last text shown did not end with a newline
 }
 
-// New shows what answers prompt. format reads it, unless it is nil; styled has it written with escape sequences.
+// New shows the answer to prompt. format parses it; nil: it is plain. styled writes it with escape sequences.
 func New(format *answer.Format, styled bool, prompt string) *Reply {
 	a := &Reply{out: bufio.NewWriter(screen.Out.Styled()), styled: styled, onScreen: screen.Out.IsTerminal()}
 	if format != nil {
@@ -48,7 +48,7 @@ func (a *Reply) Push(text string) error {
 	return a.out.Flush()
 }
 
-// End shows what the parser held back and ends the line.
+// End shows what the parser still holds and ends the line.
 func (a *Reply) End() error {
 	if a.parser != nil {
 		a.show(a.parser.Finish()...)

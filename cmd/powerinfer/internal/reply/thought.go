@@ -10,14 +10,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// thought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are
-// broken here, so that it is known how many there are.
+// thought is a thought on a terminal: faint while it is written, then folded into one line. It breaks lines itself to
+// know how many there are.
 type thought struct {
 	out           *bufio.Writer
 	size          func() (width, height int) // size of the terminal; 0: not known
 	width, height int                        // when the thought began
 	begin         time.Time
-	held          string // the last character, which may go on
+	held          string // the last character, which may be incomplete
 	rows          int    // rows of the thought above the cursor's row
 	column        int
 }
@@ -44,11 +44,11 @@ func (s *thought) write(text string) {
 	}
 }
 
-// character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be
-// erased.
+// character shows a character. A thought that fills the screen starts again at the top, because text that has scrolled
+// away cannot be erased.
 func (s *thought) character(c string) {
 	most, width := s.width-screen.SpareColumns, 0
-	for _, r := range c { // as in terminals that show each of an emoji's parts
+	for _, r := range c { // as in terminals that show each part of an emoji
 		width += uniseg.StringWidth(string(r))
 	}
 	if c == "\t" {
@@ -75,13 +75,13 @@ func (s *thought) newLine() {
 	s.out.WriteString("\n")
 }
 
-// same reports whether the terminal has the size that it had: else nobody knows where it has put the lines.
+// same reports whether the terminal has its former size. Otherwise the places of the lines are unknown.
 func (s *thought) same() bool {
 	width, height := s.size()
 	return width == s.width && height == s.height && width > screen.SpareColumns && height > 2
 }
 
-// clear erases what is shown.
+// clear erases the thought.
 func (s *thought) clear() {
 	s.out.WriteString("\r")
 	if s.rows > 0 {
@@ -91,7 +91,7 @@ func (s *thought) clear() {
 	s.rows, s.column = 0, 0
 }
 
-// fold leaves a line of the thought.
+// fold replaces the thought by one line.
 func (s *thought) fold() {
 	if s.same() {
 		s.clear()

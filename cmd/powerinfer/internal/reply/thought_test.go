@@ -10,7 +10,7 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// rowsOf returns what a screen shows, without the spaces at the ends of lines and the empty lines below.
+// rowsOf returns the screen's lines without trailing spaces, up to the last line with text.
 func rowsOf(term vt.MockTerm, size vt.Coord) []string {
 	var all []string
 	for y := range size.Y {
@@ -31,8 +31,8 @@ func rowsOf(term vt.MockTerm, size vt.Coord) []string {
 	return all
 }
 
-// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the
-// screen; text before it stays. After a change of the size nothing is erased.
+// TestThoughtOnScreen: a thought is broken into lines that fit and folded into one line, even if it is longer than the
+// screen. Text before it stays. After a change of size nothing is erased.
 func TestThoughtOnScreen(t *testing.T) {
 	const text = "日本語の文章です and some words in English, 👍🏽👩‍👩‍👧 with pictures.\nA second line.\n"
 	for _, k := range []struct {

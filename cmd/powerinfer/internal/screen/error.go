@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// Plain returns a name as it is, or quoted where it holds what a terminal would obey instead of print.
+// Plain returns a name, quoted if it contains something that a terminal would obey instead of print.
 func Plain(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted
@@ -20,8 +20,8 @@ func Plain(name string) string {
 	return name
 }
 
-// strconvError matches strconv's errors, which repeat the value and name its functions: in groups the function and the
-// cause.
+// strconvError matches strconv's errors, which repeat the value and name strconv's functions. Its groups are the
+// function and the cause.
 var strconvError = regexp.MustCompile(`strconv\.(\w+): parsing "(?:[^"\\]|\\.)*": (invalid syntax)?`)
 
 // plainNumbers returns text with strconv's errors in plain words.
@@ -39,7 +39,7 @@ func plainNumbers(text string) string {
 	})
 }
 
-// plainFiles returns err's text without the system call that did not find or open a file.
+// plainFiles returns err's text without the system call that failed on a file.
 func plainFiles(text string, err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok && slices.Contains([]string{"open", "stat", "lstat", "CreateFile"}, e.Op) {
 		return strings.Replace(text, e.Error(), e.Path+": "+e.Err.Error(), 1)
@@ -47,11 +47,11 @@ func plainFiles(text string, err error) string {
 	return text
 }
 
-// longestError is the length at which errors are cut, in characters: files name things at any length.
+// longestError limits errors in characters, because names in files can have any length.
 const longestError = 1000
 
-// Error keeps an error to one line, whatever a library or a file's name put into it. Settings in it are called by
-// their flags.
+// Error returns an error in one line, whatever text of a library or a file it contains. It names settings by their
+// flags.
 func Error(err error) string {
 	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ", "\u2028", " ", "\u2029", " ")
 	line := []rune(terminal.Clean(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))

@@ -1,5 +1,5 @@
-// Package screen is what commands write to: standard output and standard error, which may be terminals. It breaks lines
-// where the window ends, keeps errors to one line, and holds the few escape sequences that commands use.
+// Package screen holds the outputs of commands: standard output and standard error, which may be terminals. It breaks
+// lines at the window's width, keeps errors to one line, and defines the few escape sequences that commands use.
 package screen
 
 import (
@@ -21,36 +21,36 @@ import (
 // TestOneWriter checks that no other code uses the files.
 var Out, Err = terminal.Of(os.Stdout), terminal.Of(os.Stderr)
 
-// Escape sequences (ECMA-48): faint, no attributes any more, and to erase all from the cursor on.
+// Escape sequences (ECMA-48): faint, no attributes, and erase from the cursor on.
 const (
 	Faint  = "\x1b[2m"
 	Normal = "\x1b[0m"
 	Erase  = "\x1b[J"
 )
 
-// SpareColumns stay free at the right of lines: terminals differ in where the cursor is after a full one.
+// SpareColumns stay free at the right of lines, because terminals differ in the cursor's place after a full line.
 const SpareColumns = 1
 
-// Interactive reports whether a person sits at standard input and output.
+// Interactive reports whether standard input and output are terminals.
 func Interactive() bool {
 	return term.IsTerminal(int(os.Stdin.Fd())) && Out.IsTerminal()
 }
 
-// Columns returns the width of an output's terminal without SpareColumns. It is 0 if the width is not known.
+// Columns returns the width of an output's terminal without SpareColumns, or 0 if it is unknown.
 func Columns(o *terminal.Output) int {
 	columns, _ := o.Size()
 	return max(0, columns-SpareColumns)
 }
 
-// Note tells the user something on standard error.
+// Note prints a note on standard error.
 func Note(s string) { fmt.Fprintln(Err, Lines("note: "+s)) }
 
-// NoteTorn tells the user that the incomplete last line of a file is cut off. bytes is its length.
+// NoteTorn notes that the incomplete last line of a file, of this length, is cut off.
 func NoteTorn(bytes int, name string) {
 	Note(fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, quantity.Of(bytes, "byte")))
 }
 
-// Lines returns a line for standard error as it is, or broken between words where that is a terminal.
+// Lines returns a line for standard error, broken between words if that is a terminal.
 func Lines(line string) string {
 	if width := Columns(Err); width > 0 {
 		return Broken(line, "", width)

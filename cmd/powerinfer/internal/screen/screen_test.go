@@ -11,12 +11,11 @@ import (
 	"testing"
 )
 
-// ownSequences are the files of the command that may write escape sequences of their own to a terminal, by Styled; foreign text in
-// them has passed terminal.Clean or a Cleaner.
+// ownSequences are the files that may write escape sequences to a terminal, by Styled. Foreign text in them has passed
+// terminal.Clean or a Cleaner.
 var ownSequences = []string{"internal/talk/talk.go", "internal/talk/commands.go", "internal/editor/editor.go", "internal/editor/keyboard_unix.go", "internal/progress/progress.go", "internal/reply/reply.go"}
 
-// TestOneWriter: commands write to stdout and stderr, which clean what a terminal is shown, and to nothing that goes
-// past these.
+// TestOneWriter: commands write only to Out and Err, which clean text for terminals.
 func TestOneWriter(t *testing.T) {
 	forbidden := map[string][]string{
 		"os":      {"Stdout", "Stderr", "NewFile"},
@@ -26,7 +25,7 @@ func TestOneWriter(t *testing.T) {
 		"log":     {"Print", "Printf", "Println", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln", "Default"},
 		"slog":    {"Debug", "Info", "Warn", "Error", "Log", "Default"},
 	}
-	const command = "../.." // its folder, from here
+	const command = "../.." // the command's folder
 	seen := 0
 	err := filepath.WalkDir(command, func(path string, d fs.DirEntry, err error) error {
 		name := filepath.ToSlash(strings.TrimPrefix(path, filepath.FromSlash(command)+string(filepath.Separator)))
@@ -66,7 +65,7 @@ func TestOneWriter(t *testing.T) {
 	}
 }
 
-// TestBroken: lines end between words, and a word that is longer than a line stays whole.
+// TestBroken: lines end between words, and a word longer than a line stays whole.
 func TestBroken(t *testing.T) {
 	for _, k := range []struct {
 		text, indent string

@@ -12,12 +12,12 @@ import (
 
 // Address is the host and port of a server.
 type Address struct {
-	Host string // name or IP address; one that ends with .sock is a socket in the file system
+	Host string // name or IP address; a path that ends with .sock is a socket in the file system
 	Port int    // 0: any free one
 	TLS  bool
 }
 
-// Socket returns the path of the socket in the file system, or nothing.
+// Socket returns the path of the socket in the file system; empty if there is none.
 func (a Address) Socket() string {
 	if strings.HasSuffix(a.Host, ".sock") {
 		return a.Host
@@ -31,7 +31,7 @@ func (a Address) Local() bool {
 	return a.Socket() != "" || a.Host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Listen opens the address, and tells what URLs begin with.
+// Listen opens the address, and returns the beginning of its URLs.
 func (a Address) Listen(ctx context.Context) (l net.Listener, url string, err error) {
 	scheme := "http://"
 	if a.TLS {
@@ -54,11 +54,11 @@ func (a Address) Listen(ctx context.Context) (l net.Listener, url string, err er
 	return l, "unix:" + path, nil
 }
 
-// clearSocket removes a socket that a server left which did not end by itself.
+// clearSocket removes the socket of a server that was killed.
 func clearSocket(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != os.ModeSocket {
-		return nil // nothing is there, or something that Listen refuses to replace
+		return nil // there is no socket, or Listen will refuse to replace it
 	}
 	d := net.Dialer{Timeout: time.Second}
 	if other, err := d.DialContext(ctx, "unix", path); err == nil {

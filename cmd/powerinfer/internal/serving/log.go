@@ -14,14 +14,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// Log says what a server's log has and where it goes.
+// Log sets the content and the place of a server's log.
 type Log struct {
 	Format    string // format of its lines: text or json
-	File      string // that lines are added to; empty: standard error
-	Verbosity int    // llama.cpp's: 1 is errors, 2 warnings, 3 requests, too, 4 and more everything
+	File      string // the file to append to; empty: standard error
+	Verbosity int    // llama.cpp's: 1 errors, 2 also warnings, 3 also requests, 4 and more everything
 }
 
-// Open returns the log. close is to be called when nothing is logged any more.
+// Open returns the log. The caller calls closeLog after the last entry.
 func (l Log) Open() (log *slog.Logger, closeLog func() error, err error) {
 	var to io.Writer = screen.Err
 	closeLog = func() error { return nil }
@@ -47,7 +47,7 @@ func (l Log) Open() (log *slog.Logger, closeLog func() error, err error) {
 
 // noText reports whether path is a regular file that is not text, such as a model.
 func noText(path string) bool {
-	info, err := os.Stat(path) // before opening, which would wait for a pipe's writer
+	info, err := os.Stat(path) // before opening, because that would wait for a pipe's writer
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Listed returns the model of a session as lists show it: the bytes of its tensors, when its file was written, and the
-// memory that was planned.
+// Listed returns a session's model for lists: the bytes of its tensors, the time of its file, and the planned memory.
 func Listed(s *session.Session, o server.ModelOptions, m *server.Model) server.Listed {
 	l := server.Listed{Name: o.Name, Aliases: o.Aliases, Tags: o.Tags, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
 	if info, err := os.Stat(o.Path); err == nil {
@@ -27,7 +26,8 @@ func Listed(s *session.Session, o server.ModelOptions, m *server.Model) server.L
 	return l
 }
 
-// Sleeping is a library of one model, which was loaded before requests are taken and sleeps when it is not.
+// Sleeping is a library of one model, which is loaded once before the server takes requests. Afterwards the model may
+// sleep.
 type Sleeping struct {
 	*library.Library
 	began atomic.Bool
@@ -58,8 +58,7 @@ func Asleep(s *server.Server, m *server.Model) {
 	s.Asleep.Store(&properties)
 }
 
-// Complete returns the models of folders and of the cache that have all their files. With towers they see if they
-// have one.
+// Complete returns the complete models of folders and of the cache. towers adds their vision towers.
 func Complete(h *hub.Hub, dirs []string, towers bool) ([]library.Source, error) {
 	all, err := h.List(dirs...)
 	if err != nil {

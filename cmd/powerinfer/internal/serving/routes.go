@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 )
 
-// New returns a server with all routes. It shows what it counted if o.Meter is one of Meter's. Clients may fetch models
-// from h and remove them, unless it is nil.
+// New returns a server with all routes. It shows counters if o.Meter comes from Meter. If h is not nil, clients may
+// fetch models from h and remove them.
 func New(models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	if mem, err := hw.ReadMemory(); err == nil {
 		o.RAM = int64(mem.Total)
@@ -44,17 +44,17 @@ func New(models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	return s
 }
 
-// Meter returns what counts for /metrics; several says that the server has several models.
+// Meter returns the counters for /metrics; several says that the server has several models.
 func Meter(several bool) server.Meter { return metrics.New(several) }
 
 // Page answers browsers with the page, and hands other requests to next.
 func Page(next http.Handler) http.Handler { return page.Handler(next) }
 
-// mostConnections bounds the open connections of clients; each takes some KiB.
+// mostConnections limits the clients' open connections; each takes some KiB.
 const mostConnections = 1024
 
-// Connections returns how many connections of clients may be open if the process may open this many files. Model files,
-// downloads and the log need some, too. 0 files: no limit is known.
+// Connections returns how many connections clients may have open, if the process may open this many files. Model files,
+// downloads and the log need some, too. 0 files means no known limit.
 func Connections(files int) int {
 	if files == 0 {
 		return mostConnections

@@ -1,4 +1,4 @@
-// Package shortlist lists the models with short names, what they take and about how fast they are on a machine.
+// Package shortlist lists the models with short names, their memory, and their approximate speed on a machine.
 package shortlist
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// Context is the context, in tokens, that Row.Memory is for.
+// Context is the context of Row.Memory, in tokens.
 const Context = 8192
 
 // timedContext is the number of tokens of context that estimated speeds assume.
 const timedContext = 1024
 
-// assumedStream is the bandwidth of RAM, in bytes per second, of a machine that was not measured: two channels of DDR4.
+// assumedStream is the RAM bandwidth of a machine that was not measured, in bytes per second: two channels of DDR4.
 const assumedStream = 30e9
 
 // Row is a model with a short name.
 type Row struct {
 	Name       string  `json:"name"`
-	Also       string  `json:"also,omitempty"` // the family's name, where that alone means this model
+	Also       string  `json:"also,omitempty"` // the family's name, if it alone means this model
 	Hub        string  `json:"hub"`
 	Bytes      int64   `json:"bytes"`  // bytes to download
 	Memory     int64   `json:"memory"` // bytes
@@ -36,7 +36,7 @@ type Row struct {
 	About      string  `json:"about,omitempty"`
 	Downloaded bool    `json:"downloaded"`
 	Fits       bool    `json:"fits"`
-	FromDisk   bool    `json:"from_disk,omitempty"`         // it does not fit, and its experts would stay on the disk
+	FromDisk   bool    `json:"from_disk,omitempty"`         // it does not fit into RAM, so its experts would stay on the disk
 	Rate       float64 `json:"tokens_per_second,omitempty"` // estimated; 0: it cannot run
 }
 
@@ -52,7 +52,7 @@ func Assumed(free int64) Machine {
 	return Machine{Machine: planner.Described(free, assumedStream), Free: free, assumed: true}
 }
 
-// Rows returns all models with short names. downloaded are the names of models that are here.
+// Rows returns all models with short names. downloaded names the downloaded ones.
 func (m *Machine) Rows(downloaded []string) ([]Row, error) {
 	rows := []Row{}
 	for _, s := range hub.Shorts() {
@@ -87,7 +87,7 @@ func (m *Machine) row(s *hub.Short, downloaded []string) (Row, error) {
 	return r, err
 }
 
-// Says tells where the speeds come from.
+// Says returns a line about the origin of the speeds.
 func (m *Machine) Says() string {
 	if m.assumed {
 		return fmt.Sprintf("%.1f GB of memory are free; RAM of %d GB/s is assumed, and no GPU: powerinfer doctor measures", float64(m.Free)/1e9, int(assumedStream/1e9))

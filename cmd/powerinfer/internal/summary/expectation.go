@@ -9,14 +9,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 )
 
-// ReadsOnly is expect's number of tokens for commands that generate nothing.
+// ReadsOnly is the number of tokens of commands that generate nothing.
 const ReadsOnly = -1
 
-// mostLimited is the rate, in tokens per second, from which on memory does not limit generation: the model is in the
-// processor's caches.
+// mostLimited is the rate, in tokens per second, above which memory does not limit generation: the model is in the
+// CPU's caches.
 const mostLimited = 1000
 
-// Expectation says in a line what a model takes.
+// Expectation returns a line about the memory and the speed of a model.
 func Expectation(m powerinfer.Memory, rate float64, tokens int) string {
 	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
 	line := "about " + m.Parts() + " of memory"

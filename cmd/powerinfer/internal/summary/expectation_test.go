@@ -6,8 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// TestExpectation: the line names the sum and its parts, and speaks of GPUs, free memory and time only where something
-// is known of them.
+// TestExpectation: the line has the sum and its parts; GPUs, free memory and time appear only if they are known.
 func TestExpectation(t *testing.T) {
 	const gib = 1 << 30
 	m := powerinfer.Memory{Weights: 3 * gib, Cache: gib / 2, Activations: gib / 4, Process: gib / 4, Need: 4 * gib}
@@ -22,7 +21,7 @@ func TestExpectation(t *testing.T) {
 		{16 * gib, 0, 0, 100, ", of 16.0 GiB that are free"},
 		{0, 2 * gib, 0, 100, ", and 2.00 GiB on GPUs"},
 		{0, 0, 20, 0, "; generates at most about 20.0 tokens/s"},
-		{0, 0, 20, 20, "; generates at most about 20.0 tokens/s"}, // a second is not worth a word
+		{0, 0, 20, 20, "; generates at most about 20.0 tokens/s"}, // less than a second is not mentioned
 		{0, 0, 20, 200, "; generates at most about 20.0 tokens/s, 10s for 200 tokens"},
 		{0, 0, 20, ReadsOnly, ""},
 		{0, 0, 2 * mostLimited, 1 << 20, ""},

@@ -1,4 +1,4 @@
-// Package summary tells on standard error what a model is and takes, and what a generation took.
+// Package summary prints on standard error what a model takes, and what a generation took.
 package summary
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// Model says what was loaded, where it is computed and how tokens are chosen, for --verbose.
+// Model prints what was loaded, where it is computed and how tokens are sampled, for --verbose.
 func Model(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	i := m.Info()
 	var parts []string
@@ -52,7 +52,7 @@ func Model(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	return nil
 }
 
-// GPUs tells what a user may want to know of the GPUs after a generation.
+// GPUs prints remarks about the GPUs after a generation.
 func GPUs(m *powerinfer.Model) error {
 	plan, err := m.Plan()
 	for _, g := range plan.GPUs {
@@ -79,7 +79,7 @@ func describeSampling(o *powerinfer.Sampling) {
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
 }
 
-// Neurons says, layer by layer, which share of the neurons the generated tokens needed and what was read for them.
+// Neurons prints for each layer the share of neurons that the generated tokens needed, and the bytes read for them.
 func Neurons(use []powerinfer.LayerNeurons) {
 	share := func(n, of int64) float64 { return 100 * float64(n) / float64(max(1, of)) }
 	var sum powerinfer.LayerNeurons
@@ -107,7 +107,7 @@ func Neurons(use []powerinfer.LayerNeurons) {
 	w.Flush()
 }
 
-// Experts says how experts followed the text, where they did.
+// Experts prints how experts followed the text, if they did.
 func Experts(u powerinfer.ExpertUse) {
 	if uses := u.OnGPU + u.Elsewhere; uses > 0 {
 		fmt.Fprintf(screen.Err, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
@@ -115,8 +115,8 @@ func Experts(u powerinfer.ExpertUse) {
 	}
 }
 
-// disk says what was read from disk for a model larger than memory. steps is the number of tokens that were chosen. It
-// returns "" if everything is in memory.
+// disk returns a sentence about reading from disk for a model larger than memory. steps is the number of sampled
+// tokens. It returns "" if everything is in memory.
 func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 	if u.Uses() == 0 || steps < 1 || took <= 0 {
 		return ""
@@ -136,8 +136,8 @@ func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 	return text + "\n"
 }
 
-// Closing tells in lines what the generation took. The first token comes of the prompt's last step, so that one token alone has
-// no speed.
+// Closing returns lines about what the generation took. The first token comes from the prompt's last step, so a single
+// token has no speed.
 func Closing(r powerinfer.Result, load time.Duration) string {
 	rate := func(n int, d time.Duration) string {
 		if n < 1 || d <= 0 {
@@ -160,7 +160,7 @@ func Closing(r powerinfer.Result, load time.Duration) string {
 	return text
 }
 
-// Drafts returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.
+// Drafts returns the share of accepted draft tokens for the end of a line; "" if there were none.
 func Drafts(r *powerinfer.Result) string {
 	if r.Drafted == 0 {
 		return ""

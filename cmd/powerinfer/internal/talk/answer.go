@@ -43,7 +43,7 @@ func (t *talk) answer(ctx context.Context) error {
 		return err
 	}
 	show := reply.New(t.format, t.styled, prompt.Text)
-	kept := places.Tokens() == 0 // pictures' keys and values are not saved
+	kept := places.Tokens() == 0 // keys and values of pictures are not saved
 	if t.evaluated = nil; kept {
 		t.evaluated = tokens
 	}
@@ -74,10 +74,10 @@ func (t *talk) answer(ctx context.Context) error {
 	return nil
 }
 
-// generation returns what is wanted of the next answer.
+// generation returns the settings of the next answer.
 func (t *talk) generation() powerinfer.Generation {
 	s := t.model.Sampling
-	s.Seed = (s.Seed + uint64(t.answers)) % powerinfer.RandomSeed // another one for each answer, so that /regen gives another
+	s.Seed = (s.Seed + uint64(t.answers)) % powerinfer.RandomSeed // a new seed for each answer, so that /regen gives another one
 	g := t.Constraint
 	g.IgnoreEnd, g.Sampling = t.Flags.IgnoresEnd(), &s
 	g.Special, g.Neurons = t.format != nil, true
@@ -88,10 +88,10 @@ func (t *talk) generation() powerinfer.Generation {
 	return g
 }
 
-// untilInterrupted returns a context that ends with ctx or when Ctrl-C is pressed. stop must be called.
+// untilInterrupted returns a context that ends with ctx or at Ctrl-C. The caller must call stop.
 func (t *talk) untilInterrupted(ctx context.Context) (_ context.Context, stop func()) {
 	select {
-	case <-t.interrupts: // it came between two prompts, before there was an answer to stop
+	case <-t.interrupts: // pressed between two prompts, before there was an answer to stop
 	default:
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,7 +105,7 @@ func (t *talk) untilInterrupted(ctx context.Context) (_ context.Context, stop fu
 	return ctx, cancel
 }
 
-// status tells what the last answer took. limited says that full told why it stopped at a limit.
+// status prints what the last answer took. limited says that full has explained why it stopped at a limit.
 func (t *talk) status(limited bool) {
 	r := t.last
 	if !t.interactive {

@@ -23,7 +23,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// errExit says that the user wants to leave.
+// errExit means that the user wants to leave.
 var errExit = errors.New("exit")
 
 // chatAction is a command within a conversation.
@@ -76,7 +76,7 @@ func chatActions() []chatAction {
 	}
 }
 
-// obey runs the command in a line that begins with a slash.
+// obey runs the command of a line that begins with a slash.
 func (t *talk) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
 	name, argument = peers.Action(name, strings.TrimSpace(argument))
@@ -104,8 +104,7 @@ func (t *talk) help() {
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
 }
 
-// completeAction returns what a tab makes of a line that begins with a slash: names of commands, or of the files that a
-// command takes.
+// completeAction returns the completions of a line that begins with a slash: commands, or a command's files.
 func completeAction(line string) (c editor.Completion) {
 	command, ok := strings.CutPrefix(line, "/")
 	if !ok {
@@ -123,7 +122,7 @@ func completeAction(line string) (c editor.Completion) {
 	return c
 }
 
-// again answers the last message again.
+// again answers the last message once more.
 func (t *talk) again(ctx context.Context) error {
 	before := t.said.Messages
 	question, ok := t.said.Withdraw()
@@ -159,7 +158,7 @@ func (t *talk) attach(file string) error {
 	return nil
 }
 
-// cacheOf returns the name of the file of a saved conversation's keys and values.
+// cacheOf returns the file of a saved conversation's keys and values.
 func cacheOf(file string) string { return file + ".kv" }
 
 // save writes the conversation to a file, and its keys and values to another, so that continuing later does not
@@ -189,8 +188,8 @@ func (t *talk) save(ctx context.Context, file string) error {
 	return nil
 }
 
-// restore continues a conversation that save wrote. If its keys and values cannot be used, for example because they are
-// another model's, they are computed again.
+// restore continues a saved conversation. Keys and values that cannot be used, for example of another model, are
+// computed again.
 func (t *talk) restore(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/load needs the name of a file")
@@ -241,8 +240,8 @@ func (t *talk) recall() {
 	}
 }
 
-// changeModel goes on with the model that name means, as the command line has it. If that cannot be opened, the one
-// before stays.
+// changeModel continues with the model that name means on the command line. If it cannot be opened, the present model
+// stays.
 func (t *talk) changeModel(ctx context.Context, name string) error {
 	if name == "" {
 		t.describeModel()
@@ -298,7 +297,7 @@ func (t *talk) set(argument string) error {
 	return nil
 }
 
-// stats tells what the last answer took and how full the context is.
+// stats prints what the last answer took and how full the context is.
 func (t *talk) stats() error {
 	if t.answers == 0 {
 		return errors.New("there is no answer yet")

@@ -35,7 +35,7 @@ func (t *talk) keepPictures(names []string) error {
 	return nil
 }
 
-// tellUnseen says so if the conversation has pictures that the model cannot be shown.
+// tellUnseen notes that the model cannot see the conversation's pictures, if there are any.
 func (t *talk) tellUnseen() {
 	if n := t.said.Pictures(); n > 0 && !t.model.Sees() {
 		t.note("the model reads text only: instead of the conversation's %s it reads %s", quantity.Of(n, "picture"), conversation.Unseen)
@@ -54,8 +54,8 @@ func (t *talk) tellPictures(all []attachment.Picture) error {
 	return nil
 }
 
-// pictured returns a message of a person with marks in the places of the paths of pictures, and these pictures; the
-// model is shown them. done says that there is nothing to answer: they are kept for the next message.
+// pictured finds the paths of pictures in a message. It returns the message with marks in their place, and the
+// pictures. done says that there is nothing to answer: the pictures are for the next message.
 func (t *talk) pictured(message string) (marked string, pictures []attachment.Picture, done bool, err error) {
 	marked, paths := attachment.Find(message)
 	switch {

@@ -37,8 +37,8 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 	return prompt, tokens, places, nil
 }
 
-// answerLimit returns how many tokens an answer may have, in the form of powerinfer.Generation. prompted is the number
-// of the prompt's tokens. own says that the limit leaves room for the next message.
+// answerLimit returns an answer's limit of tokens, as in powerinfer.Generation. prompted is the number of the prompt's
+// tokens. own says that the limit leaves room for the next message.
 func (t *talk) answerLimit(prompted int) (limit int, own bool) {
 	if most, set := t.Flags.MostTokens(); set || t.Shift || t.SingleTurn {
 		return most, false
@@ -48,8 +48,8 @@ func (t *talk) answerLimit(prompted int) (limit int, own bool) {
 	return max(1, free-min(answerReserve, context/2), free/2), true
 }
 
-// full tells the user if the context ended an answer, or would end the next one. prompted is the number of the prompt's
-// tokens.
+// full tells the user that the context ended the answer, or would end the next one. prompted is the number of the
+// prompt's tokens.
 func (t *talk) full(prompted int, limited bool) {
 	context := t.model.Info().Context
 	switch {

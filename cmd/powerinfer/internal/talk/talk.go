@@ -27,7 +27,7 @@ import (
 
 // Options holds what a conversation needs from the command line.
 type Options struct {
-	// Open opens the model that name means, or the one that the command line names if name is empty.
+	// Open opens the model that name means, or the command line's if name is empty.
 	Open   func(ctx context.Context, name string) (Model, error)
 	Flags  flags.Changing         // which /set changes
 	First  func() (string, error) // the first message; nil: the user types it
@@ -36,20 +36,20 @@ type Options struct {
 	Kwargs map[string]json.RawMessage
 
 	Constraint powerinfer.Generation // grammar or schema of every answer
-	Keep       int                   // tokens of a prompt that a shift of the context leaves
+	Keep       int                   // tokens of a prompt that a shift of the context keeps
 	Pictures   []attachment.Picture  // for the first message
 
 	SingleTurn bool  // the first answer ends the conversation
 	Multiline  bool  // see editor.ReadMessage
 	Plain      bool  // no escape sequences are written
-	Shift      bool  // an answer goes on where the context is full
+	Shift      bool  // an answer continues if the context is full
 	SaveCache  int64 // MiB of keys and values that /save writes at most
 }
 
-// Model is an open model with what its file and the flags say of it.
+// Model is an open model with the settings of its file and the flags.
 type Model struct {
 	*powerinfer.Model
-	Name     string              // Options.Open finds it again by that name; empty: it is the embedded one
+	Name     string              // its name for Options.Open; empty: the embedded model
 	Template *chat.Template      // nil: it has none
 	Sampling powerinfer.Sampling // for the next answer, without its seed
 }
@@ -64,15 +64,15 @@ type talk struct {
 	interactive bool                 // a person reads and types
 	styled      bool                 // escape sequences may be written
 	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
-	attached    string               // by /read, to the next message
-	pictures    []attachment.Picture // by /image, to the next message
+	attached    string               // text of /read for the next message
+	pictures    []attachment.Picture // pictures of /image for the next message
 
 	load            time.Duration // time to load the model
-	answers, tokens int           // so far
-	further         int           // tokens after an answer's first
-	time            time.Duration // that generating these took
+	answers, tokens int           // numbers so far
+	further         int           // tokens after each answer's first
+	time            time.Duration // time of generating these
 	last            powerinfer.Result
-	evaluated       []int32 // the text with keys and values in the model: the last answer with its prompt, or the text that /load read
+	evaluated       []int32 // the text that the model holds keys and values of: the last prompt and answer, or the text of /load
 }
 
 // Run holds a conversation.
@@ -135,7 +135,7 @@ func (t *talk) open(ctx context.Context, name string) error {
 	return nil
 }
 
-// greet tells the user which model answers.
+// greet introduces the model.
 func (t *talk) greet() {
 	if t.interactive && !t.SingleTurn {
 		i := t.model.Info()
@@ -149,7 +149,7 @@ func (t *talk) greet() {
 	}
 }
 
-// note tells the user something, on standard error.
+// note prints a note on standard error.
 func (t *talk) note(format string, a ...any) {
 	line := t.fitted(terminal.Clean(fmt.Sprintf(format, a...)), "")
 	if t.styled && t.interactive && screen.Err.IsTerminal() {
@@ -159,8 +159,8 @@ func (t *talk) note(format string, a ...any) {
 	fmt.Fprintln(screen.Err, line)
 }
 
-// fitted returns text broken between words to the width of the terminal's window. All lines except the first begin with
-// indent. If the output is a pipe, the text does not change.
+// fitted breaks text between words to the terminal's width. All lines except the first begin with indent. Text for a
+// pipe does not change.
 func (t *talk) fitted(text, indent string) string {
 	if !t.interactive {
 		return text
@@ -169,7 +169,7 @@ func (t *talk) fitted(text, indent string) string {
 	return screen.Broken(text, indent, width)
 }
 
-// converse answers the first message, if there is one, and then what the user types.
+// converse answers the first message, if there is one, and then those that the user types.
 func (t *talk) converse(ctx context.Context) error {
 	if t.First != nil {
 		text, err := t.First()
@@ -213,8 +213,8 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 }
 
-// handle does what a message asks for. Where a person types, an error is shown and the conversation goes on; otherwise
-// the error ends it.
+// handle answers a message or runs a command. An interactive conversation shows an error and continues; any other ends
+// with it.
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {

@@ -27,8 +27,8 @@ func (p *Pipelines) Beside(name, ext string) string {
 	return filepath.Join(p.folder, fmt.Sprintf("%s-%08x-%08x-%08x-%x%s", name, i.vendor, i.device, i.driver, i.uuid, ext))
 }
 
-// load starts with what an earlier process compiled. A file that is not whole is ignored, and written anew in the end:
-// drivers are known to crash on damaged data.
+// load starts with the pipelines that an earlier process compiled. It ignores an incomplete file, which is written
+// again in the end: drivers are known to crash on damaged data.
 func (p *Pipelines) load() error {
 	info := &vk.PipelineCacheCreateInfo{SType: vk.StructureTypePipelineCacheCreateInfo}
 	data := p.Read()
@@ -46,7 +46,7 @@ func (p *Pipelines) load() error {
 	return nil
 }
 
-// Read returns the data behind the file's checksum, or nothing.
+// Read returns the file's data after the checksum, or nothing.
 func (p *Pipelines) Read() []byte {
 	if p.folder == "" {
 		return nil

@@ -13,8 +13,8 @@ const (
 	copyQueue
 )
 
-// Copies are submissions to the device's queue for copies, if it has one, and else to the one that computes. They have
-// a timeline of their own; what is to wait for one of them, or they for a step's, says so.
+// Copies submits to the device's queue for copies if it has one, else to the compute queue. Copies have their own
+// timeline. Waits between the copy and compute timelines are explicit.
 type Copies struct {
 	g      *GPU
 	queue  int

@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// ErrNone is the error of a machine without a GPU, a driver or a loader, or of a binary built without GPU support:
-// computing goes on elsewhere. What it wraps says which.
+// ErrNone means that the machine has no GPU, driver or loader, or that the binary was built without GPU support:
+// another device computes. The wrapped error says which.
 var ErrNone = errors.New("no GPU")
 
 // Names that are no device's own.
@@ -29,7 +29,7 @@ type Info struct {
 	Driver string // name and version
 	UUID   string // of this very GPU, in hex
 	Memory int64  // bytes of device memory
-	Free   int64  // bytes of it that the driver would give this process now; Memory where it does not say
+	Free   int64  // bytes of it that the driver would give this process now; Memory if the driver does not say
 	Lacks  string // why it cannot be used; empty if it can
 
 	allocation allocation
@@ -65,7 +65,7 @@ func kind(t uint32) Kind {
 	return Other
 }
 
-// Devices lists what the machine has, in the drivers' order. The error is ErrNone where there is nothing.
+// Devices lists the machine's devices, in the drivers' order. The error is ErrNone if there are none.
 func Devices() ([]Info, error) {
 	i, _, err := shared(nil, false)
 	if err != nil {
@@ -80,8 +80,8 @@ func Devices() ([]Info, error) {
 	return infos(all), nil
 }
 
-// Choose returns the number of the device that name means: an index, a part of a name, Software, or, if empty, the best
-// of those that are no software.
+// Choose returns the index of the device of a name: an index, a part of a name, Software, or, if empty, the best one
+// except software.
 func Choose(all []Info, name string) (int, error) {
 	if name == "" {
 		best := -1

@@ -23,12 +23,12 @@ type GPU struct {
 	Pool    vk.CommandPool
 	done    vk.Semaphore // timeline: the number of the last submission that has run
 	Last    uint64       // number of the last submission
-	Copies  Copies       // beside steps
+	Copies  Copies       // in parallel to steps
 	Push    bool         // descriptors are pushed
 	Lost    error        // a submission failed: nothing can be computed any more
 	Trace   *trace.Log   // nil: nobody wants to know
-	running []running    // submissions that are traced, and were not yet seen done
-	Timed   bool         // what is submitted now has stamps of its own
+	running []running    // traced submissions that were not yet seen done
+	Timed   bool         // new submissions have their own stamps
 
 	// What the calls on a token's path read and write, pinned.
 	pin        runtime.Pinner
@@ -69,7 +69,7 @@ type submission struct {
 // Options say which device is opened, and how.
 type Options struct {
 	Device   string       // by index, name, Software, None; empty: the best
-	Messages func(string) // switches the validation layer on and is told what it finds; nil: it is off
+	Messages func(string) // enables the validation layer and gets its messages; nil: it is off
 	Assisted bool         // the layer checks the address of every access instead of barriers
 	Trace    *trace.Log   // keeps submissions and waits; may be nil
 }
@@ -106,7 +106,7 @@ func (i *instance) open(o Options) (*GPU, error) {
 		return nil, err
 	}
 	g := &GPU{Physical: &all[k], Trace: o.Trace}
-	g.Push = g.Has(pushExtension) && !o.Assisted // the layer does not see what is pushed
+	g.Push = g.Has(pushExtension) && !o.Assisted // the layer does not see pushed descriptors
 	f := &features{}
 	f.enabled(g.Physical)
 	unpin := Pinned(f)
@@ -254,7 +254,7 @@ func (g *GPU) Submit(commands ...Command) (uint64, error) {
 // needs the core itself.
 const polls = 1500
 
-// traceSubmission keeps what submitting so many commands took, and that they run.
+// traceSubmission traces the time of submitting this many commands, and that they run.
 func (g *GPU) traceSubmission(commands int, from time.Duration) {
 	g.Trace.Span(trace.Calls, "submit", from)
 	for i := range commands {
@@ -311,12 +311,12 @@ func (g *GPU) reach(timeline vk.Semaphore, n uint64) error {
 	return nil
 }
 
-// ran reports whether submission number n has run, or never will: a wait for it tells which.
+// ran reports whether submission number n has run, or never will; waiting for it tells which.
 func (g *GPU) ran(n uint64) bool {
 	return g.Lost != nil || g.VK.SemaphoreValue(g.done, &g.submission.reached) != nil || g.submission.reached >= n
 }
 
-// Ran reports whether submission number n has run, or never will: a wait for it tells which.
+// Ran reports whether submission number n has run, or never will; waiting for it tells which.
 func (g *GPU) Ran(n uint64) bool { return g.ran(n) }
 
 // Fail remembers that the device is gone.

@@ -14,7 +14,7 @@ type View struct {
 	At, Size int64 // bytes
 }
 
-// Slice returns the view of size bytes from at on. at is a multiple of the device's alignment where it is to be bound.
+// Slice returns the view of size bytes from at on. For binding, at must be a multiple of the device's alignment.
 func (v View) Slice(at, size int64) View {
 	if at < 0 || size < 0 || at > v.Size-size {
 		panic(fmt.Sprintf("vulkan: bytes %d…%d of a view of %d", at, at+size, v.Size))
@@ -25,8 +25,8 @@ func (v View) Slice(at, size int64) View {
 // Host returns v's bytes; its memory must be mapped.
 func (v View) Host() []byte { return v.Slab.mapped[v.At:][:v.Size:v.Size] }
 
-// Slab is one allocation of memory and the buffer that spans it. Views are cut off it from the start and live until the
-// device is closed.
+// Slab is one allocation of memory and the buffer that spans it. Views are cut from its start and live until the device
+// is closed.
 type Slab struct {
 	of     Purpose
 	Buffer vk.Buffer
@@ -40,7 +40,7 @@ type Slab struct {
 type Purpose int
 
 const (
-	Local    Purpose = iota // the device alone
+	Local    Purpose = iota // only the device accesses it
 	ToDevice                // the host writes, the device reads; on the device where the host can reach it there
 	Staged                  // the host writes, the device copies
 	ToHost                  // the device writes, the host reads
@@ -87,12 +87,12 @@ type Memory struct {
 	GPU    *GPU
 	slabs  []*Slab
 	Used   int64 // bytes of local slabs
-	Apart  bool  // every view has a slab of its own, for validation to see where it ends
+	Apart  bool  // every view has its own slab, so that validation sees its end
 	Budget int64 // for used
 }
 
-// Slabs are for views of up to an eighth of them, and a small share of what is in use: no more than that is allocated
-// and not filled.
+// Sizes of slabs: views of up to an eighth of a slab share it, and at most a small share of the memory in use is
+// allocated without being filled.
 const (
 	smallestSlab = 256 << 10
 	largestSlab  = 32 << 20
@@ -111,7 +111,7 @@ func (g *GPU) Alignment() int64 {
 // Span returns how many bytes one binding may have.
 func (g *GPU) Span() int64 { return int64(g.Limits.MaxStorageBufferRange) }
 
-// Alloc cuts size bytes of memory for p. What lies there is whatever was there before.
+// Alloc cuts size bytes of memory for p. Its content is undefined.
 func (m *Memory) Alloc(p Purpose, size int64) (View, error) {
 	if size < 0 || size > m.GPU.MaxMemory {
 		return View{}, fmt.Errorf("%s of memory on %s: one allocation has at most %s", Mebibytes(size), m.GPU.Info.Name, Mebibytes(m.GPU.MaxMemory))
@@ -139,7 +139,7 @@ func (m *Memory) room(p Purpose, size int64) *Slab {
 	return nil
 }
 
-// grow makes a slab for at least size bytes. A large view has a slab of its own.
+// grow makes a slab for at least size bytes. A large view has its own slab.
 func (m *Memory) grow(p Purpose, size int64) (*Slab, error) {
 	least := Align(size, m.GPU.Alignment())
 	want := min(largestSlab, max(smallestSlab, m.Used/slabShare))

@@ -15,7 +15,7 @@ import (
 type Physical struct {
 	handle     vk.PhysicalDevice
 	Info       Info
-	Families   []uint32 // of the queue that computes, and of the one that only copies, if there is one
+	Families   []uint32 // of the compute queue, and of the one that only copies, if there is one
 	Extensions []string
 	Limits     vk.PhysicalDeviceLimits
 	identity   identity
@@ -57,11 +57,11 @@ type WorkgroupMatrices struct {
 	Shared int              // bytes of shared memory that the driver keeps to itself
 }
 
-// WorkgroupShape says what matrices of halves, whose sums are floats, are multiples of where a workgroup has so many
-// invocations.
+// WorkgroupShape says of what M, N and K must be multiples in products of F16 matrices with F32 sums by a workgroup of
+// this many invocations.
 type WorkgroupShape struct{ M, N, K, Invocations int }
 
-// Multiplies reports whether a workgroup of so many invocations multiplies m×k by k×n halves.
+// Multiplies reports whether a workgroup of this many invocations multiplies m×k by k×n F16 matrices.
 func (w *WorkgroupMatrices) Multiplies(m, n, k, invocations int) bool {
 	return max(m, n, k) <= w.Most && slices.ContainsFunc(w.Shapes, func(s WorkgroupShape) bool {
 		return s.Invocations == invocations && m%s.M == 0 && n%s.N == 0 && k%s.K == 0
@@ -146,7 +146,7 @@ func (i *instance) describe(h vk.PhysicalDevice, index int) (Physical, error) {
 // Has reports whether the driver has an extension.
 func (d *Physical) Has(extension string) bool { return slices.Contains(d.Extensions, extension) }
 
-// queues finds the families of d's queues, and reports whether there is one that computes.
+// queues finds the families of d's queues, and reports whether one can compute.
 func (i *instance) queues(d *Physical) bool {
 	all := i.vk.QueueFamilies(d.handle)
 	if d.Families = families(all); len(d.Families) == 0 {
@@ -156,8 +156,8 @@ func (i *instance) queues(d *Physical) bool {
 	return true
 }
 
-// families returns the first of all that computes, and behind it the first that is for copies alone, if there is one:
-// those that decode video may copy, too.
+// families returns the first compute family and, after it, the first one for copies alone, if there is one: families
+// that decode video may copy, too.
 func families(all []vk.QueueFamilyProperties) (list []uint32) {
 	for _, serves := range []func(flags uint32) bool{
 		func(flags uint32) bool { return flags&vk.QueueCompute != 0 },
@@ -250,7 +250,7 @@ func (f *features) needed() map[string]*vk.Bool32 {
 	}
 }
 
-// describeFeatures says what is missing, and finds out what may be used where it is there.
+// describeFeatures returns the missing features, and enables optional ones that are present.
 func (i *instance) describeFeatures(d *Physical, sizes *vk.PhysicalDeviceSubgroupSizeControlProperties, size int) (lacks []string) {
 	f := &features{}
 	f.chain(d)
@@ -323,7 +323,7 @@ func (i *instance) describeMatrices(d *Physical, least, most int) {
 	}
 }
 
-// enabled switches on features of d: what is needed, and what is there of the rest.
+// enabled switches on features of d: the required ones, and optional ones that are present.
 func (f *features) enabled(d *Physical) {
 	for _, on := range f.needed() {
 		*on = vk.True

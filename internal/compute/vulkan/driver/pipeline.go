@@ -53,14 +53,14 @@ type making struct {
 	err      error
 }
 
-// NewPipelines returns the pipelines of g, of which folder keeps what earlier processes compiled; empty: nothing does.
-// told, if it is not nil, is told how many of those that Want was given are compiled, on any thread.
+// NewPipelines returns the pipelines of g. folder caches those that earlier processes compiled; empty: there is no
+// cache. told, if not nil, gets how many of Want's variants are compiled, on any thread.
 func NewPipelines(g *GPU, folder string, told func(gpu string, done, total int)) (*Pipelines, error) {
 	p := &Pipelines{g: g, folder: folder, modules: map[string]func() (vk.ShaderModule, error){}, made: map[Variant]*making{}, told: told}
 	return p, p.load()
 }
 
-// of returns what is known of v, and whether it is new. p.mu is held.
+// of returns the state of v, and whether it is new. p.mu is held.
 func (p *Pipelines) of(v Variant) (m *making, isNew bool) {
 	if m = p.made[v]; m != nil {
 		return m, false
@@ -70,7 +70,7 @@ func (p *Pipelines) of(v Variant) (m *making, isNew bool) {
 	return m, true
 }
 
-// take reports whether the caller is the one to make m. p.mu is held.
+// take reports whether the caller should make m. p.mu is held.
 func (m *making) take() bool {
 	mine := !m.taken
 	m.taken = true
@@ -107,7 +107,7 @@ func (p *Pipelines) Busy() bool {
 	return p.workers > 0
 }
 
-// Want has v compiled in the background, for it will be asked for soon. An error of it is Get's.
+// Want compiles v in the background, because it will be asked for soon. Get returns its error.
 func (p *Pipelines) Want(v Variant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Pipelines) Want(v Variant) {
 	}
 }
 
-// work compiles what is wanted, and nobody asked for meanwhile, until nothing is left.
+// work compiles wanted variants that nobody has asked for meanwhile, until none are left.
 func (p *Pipelines) work() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,7 @@ func (p *Pipelines) newModule(name string) (vk.ShaderModule, error) {
 	return p.g.VK.CreateShaderModule(&vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(code)), PCode: &code[0]})
 }
 
-// Shaders that multiply by cooperative matrices, whose subgroups may have another size.
+// Shaders that multiply by cooperative matrices, which may have another size of subgroups.
 const (
 	MatricesShader       = "cooperative"
 	ExpertMatricesShader = "cooperative_experts"
@@ -222,7 +222,7 @@ func (p *Pipelines) compile(v Variant, module vk.ShaderModule) (vk.Pipeline, err
 	return p.g.VK.CreateComputePipeline(p.cache, info)
 }
 
-// Close saves what was compiled and destroys it. What is still wanted is not compiled any more.
+// Close saves the compiled pipelines and destroys them. Variants that are still wanted are not compiled any more.
 func (p *Pipelines) Close() {
 	p.mu.Lock()
 	p.closing = true

@@ -24,7 +24,7 @@ type shares struct {
 	count     Count
 }
 
-// find returns how the loader and drivers are found. The lock is held.
+// find returns the places of the loader and the drivers. The lock is held.
 func (p *shares) find() *search {
 	if p.search == nil {
 		p.search = newSearch()
@@ -58,7 +58,7 @@ func counted(devices, open int) {
 	process.count.Open += open
 }
 
-// instanceKind tells instances apart: what they can do is fixed when they are made.
+// instanceKind distinguishes instances: their abilities are fixed when they are made.
 type instanceKind struct {
 	validated bool // by the validation layer
 	assisted  bool // which looks at the addresses of every access instead of missing barriers
@@ -73,7 +73,7 @@ type instance struct {
 	known []Physical // listed before; a GPU that is plugged in later is not seen
 }
 
-// listeners are told what the validation layer finds. It does not say on which device: all that listen are told.
+// listeners get the validation layer's messages. These do not name a device, so all listeners get them.
 type listeners struct {
 	mu  sync.Mutex
 	all map[int]func(string)
@@ -142,7 +142,7 @@ func loader(s *search) (*vk.Library, error) { return vk.Load(s.loaders()...) }
 
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
-// newInstance makes an instance. messages is told what the validation layer finds, if kind has one.
+// newInstance makes an instance. messages gets the validation layer's messages, if kind has one.
 func newInstance(lib *vk.Library, kind instanceKind, messages func(string)) (*vk.Instance, error) {
 	version, err := lib.Version()
 	if err != nil || version < vk.APIVersion12 {
@@ -177,7 +177,7 @@ func newInstance(lib *vk.Library, kind instanceKind, messages func(string)) (*vk
 	return i, nil
 }
 
-// physicals lists the devices with what they can do, and how much of their memory is free now. i.mu is held.
+// physicals lists the devices with their abilities and their free memory. i.mu is held.
 func (i *instance) physicals() ([]Physical, error) {
 	if len(i.known) > 0 {
 		all := slices.Clone(i.known)

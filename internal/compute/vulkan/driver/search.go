@@ -51,7 +51,7 @@ func (s *search) chosen() []string {
 	return nil
 }
 
-// usual returns the manifests that the loader reads where nobody names any, in the order of its documentation.
+// usual returns the manifests that the loader reads by default, in the order of its documentation.
 func (s *search) usual() (found []string) {
 	home := s.getenv("HOME")
 	or := func(name, usual string) string {
@@ -70,7 +70,7 @@ func (s *search) usual() (found []string) {
 	return found
 }
 
-// further returns manifests of drivers that lie elsewhere, but for those of which the system's folders have another.
+// further returns manifests of drivers in other places, without those that the system's folders have, too.
 func (s *search) further(usual []string) (found []string) {
 	for _, f := range s.elsewhere {
 		for _, m := range s.files(f.manifests, "*.json") {
@@ -92,8 +92,8 @@ func (s *search) files(folder, pattern string) []string {
 	return found
 }
 
-// help sets what the loader needs to find drivers that lie elsewhere, where the user did not name any. It is called
-// before the loader is opened, and has no effect on other programs.
+// help sets what the loader needs to find drivers in other places, unless the user named some. It is called before the
+// loader is opened, and does not affect other programs.
 func (s *search) help(setenv func(name, value string) error) {
 	if runtime.GOOS != "linux" || len(s.chosen()) > 0 || s.given != "" {
 		return
@@ -112,7 +112,7 @@ func (s *search) help(setenv func(name, value string) error) {
 		return
 	}
 	s.given = strings.Join(all, string(filepath.ListSeparator))
-	for _, name := range driverVariables { // older loaders know the second alone
+	for _, name := range driverVariables { // older loaders know only the second one
 		_ = setenv(name, s.given)
 	}
 }
@@ -120,8 +120,8 @@ func (s *search) help(setenv func(name, value string) error) {
 // opened are libraries that NVIDIA's driver opens by their names when it compiles shaders.
 var opened = [...]string{"libnvidia-gpucomp.so.*", "libnvidia-glvkspirv.so.*"}
 
-// ready loads what NVIDIA's driver, or one that lies elsewhere, needs of its own folder, if the system does not search
-// that. It reports whether the loader will find the driver; of others it does not know.
+// ready loads the libraries that NVIDIA's driver, or one in another place, needs from its own folder, if the system
+// does not search that. It reports whether the loader will find the driver; it cannot tell for others.
 func (s *search) ready(manifest string) bool {
 	lib, err := s.library(manifest)
 	folder := s.beside(manifest)
@@ -140,8 +140,8 @@ func (s *search) ready(manifest string) bool {
 // lack; the other has all that computing takes.
 const glxDriver, eglDriver = "libGLX_nvidia", "libEGL_nvidia"
 
-// headless returns a manifest of NVIDIA's driver without X11, in place of one whose library cannot be loaded; empty:
-// there is none. It is written to the user's cache folder.
+// headless returns a manifest of NVIDIA's driver without X11, in place of one with a library that cannot be loaded;
+// empty: there is none. It is written to the user's cache folder.
 func (s *search) headless(manifest string) string {
 	lib, err := s.library(manifest)
 	if err != nil || s.cache == "" || !strings.Contains(lib, glxDriver) {
@@ -162,7 +162,7 @@ func (s *search) headless(manifest string) string {
 	return path
 }
 
-// beside returns the folder of libraries that belongs to a manifest that lies elsewhere; empty: there is none.
+// beside returns the folder of libraries that belongs to a manifest in another place; empty: there is none.
 func (s *search) beside(manifest string) string {
 	for _, f := range s.elsewhere {
 		if filepath.Dir(manifest) == f.manifests {
@@ -172,8 +172,8 @@ func (s *search) beside(manifest string) string {
 	return ""
 }
 
-// loadFrom loads a library, and before it those that it needs and the system does not find, from a folder. A library
-// that is loaded is found by its name from then on. tried are those that were looked at.
+// loadFrom loads a library from a folder, and before it those that it needs and the system does not find. A loaded
+// library is found by its name from then on. tried are those already tried.
 func (s *search) loadFrom(name, folder string, tried map[string]bool) error {
 	err := s.load(name)
 	if err == nil || folder == "" || tried[name] {

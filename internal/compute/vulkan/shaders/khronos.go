@@ -22,10 +22,10 @@ const (
 	nvExtension, khrExtension                                 = "SPV_NV_cooperative_matrix", "SPV_KHR_cooperative_matrix"
 )
 
-// Khronos makes cooperative matrices of VK_KHR_cooperative_matrix of those of VK_NV_cooperative_matrix, which Debian's
-// glslang knows. The instructions are the same but for two things: a type says what its matrices are used as, which
-// follows from the products that take them, and the order in memory is a number instead of a truth. Other code comes
-// back as it is.
+// Khronos turns cooperative matrices of VK_NV_cooperative_matrix, which Debian's glslang knows, into those of
+// VK_KHR_cooperative_matrix. The instructions are the same except for two things: a type contains the use of its
+// matrices, which follows from the products that take them, and the order in memory is a number instead of a bool.
+// Other code does not change.
 func Khronos(code []byte) ([]byte, error) {
 	if len(code) < 20 || len(code)%4 != 0 {
 		return nil, errors.New("that is no SPIR-V")
@@ -70,7 +70,7 @@ type translation struct {
 	truths map[uint32]uint32 // of boolean constants
 }
 
-// survey looks for what is declared, and at what products take.
+// survey collects declarations, and the operands of products.
 func (t *translation) survey(all [][]uint32) error {
 	types := map[uint32]uint32{} // of results inside functions
 	inside := false

@@ -26,7 +26,7 @@ type Shader struct {
 	Compiler string   `json:"compiler,omitempty"` // that compiled it, and how, if not as the manifest says
 	Flags    []string `json:"flags,omitempty"`
 	Sources  []Source `json:"sources"`
-	SPIRV    string   `json:"spirv"` // SHA-256, of what is packed
+	SPIRV    string   `json:"spirv"` // SHA-256 of the packed code
 }
 
 // Source is a file that went into a shader: the .comp first, then what it includes, by name.

@@ -110,7 +110,7 @@ func scaleNames() []string {
 // mostCodes is the length of the longest codebook.
 const mostCodes = 16
 
-// codeWord returns values 4w… of a codebook as the bytes of a word; behind its end they are zero.
+// codeWord returns values 4w… of a codebook as the bytes of a word; after its end they are zero.
 func codeWord(codebook []int8, w int) (word int) {
 	for i := range 4 {
 		if at := 4*w + i; at < len(codebook) {

@@ -66,7 +66,7 @@ func (d *Device) SemaphoreValue(s Semaphore, value *uint64) error {
 	return result(d.fn.GetSemaphoreCounterValue.with(d.args))
 }
 
-// WaitSemaphores waits for at most so many nanoseconds; Timeout is an error.
+// WaitSemaphores waits for at most this many nanoseconds; Timeout is an error.
 func (d *Device) WaitSemaphores(info *SemaphoreWaitInfo, nanoseconds uint64) error {
 	d.args = append(d.args[:0], d.handle, uintptr(ptr(info)), uintptr(nanoseconds))
 	return result(d.fn.WaitSemaphores.with(d.args))

@@ -2,7 +2,7 @@ package vk
 
 import "unsafe"
 
-// Device is a VkDevice with its queues and its functions. What is created on it is destroyed before it.
+// Device is a VkDevice with its queues and its functions. Objects created on it are destroyed before it.
 type Device struct {
 	handle uintptr
 	queues []Queue
@@ -246,7 +246,7 @@ func (d *Device) CreateQueryPool(info *QueryPoolCreateInfo) (QueryPool, error) {
 // DestroyQueryPool destroys p.
 func (d *Device) DestroyQueryPool(p QueryPool) { d.fn.DestroyQueryPool.call(d.handle, uintptr(p), 0) }
 
-// ResetQueryPool resets p's first n queries, none of which is in use.
+// ResetQueryPool resets p's first n queries, which must not be in use.
 func (d *Device) ResetQueryPool(p QueryPool, n uint32) {
 	d.fn.ResetQueryPool.call(d.handle, uintptr(p), 0, uintptr(n))
 }

@@ -143,7 +143,7 @@ const WholeSize = ^uint64(0) // VK_WHOLE_SIZE
 // Result is VkResult; other than Success it is an error.
 type Result int32
 
-// Results that are told apart.
+// Results that callers distinguish.
 const (
 	Success                  Result = 0           // VK_SUCCESS
 	NotReady                 Result = 1           // VK_NOT_READY

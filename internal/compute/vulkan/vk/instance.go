@@ -33,7 +33,7 @@ type InstanceOptions struct {
 	Layers, Extensions []string
 	Flags              uint32
 	Validate           []uint32     // features of the validation layer, VK_VALIDATION_FEATURE_ENABLE_…
-	Messages           func(string) // is told what layers and drivers have to say, on any thread; nil: they keep silent
+	Messages           func(string) // gets messages of layers and drivers, on any thread; nil: there are none
 }
 
 // messageSink is the user data of a messenger's callback.

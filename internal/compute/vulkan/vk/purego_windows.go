@@ -4,7 +4,7 @@ package vk
 
 import "golang.org/x/sys/windows"
 
-// open looks in the system's folder only: a loader beside the binary is not the driver's.
+// open looks in the system's folder only: a loader next to the binary is not the driver's.
 func open(name string) (uintptr, error) {
 	h, err := windows.LoadLibraryEx(name, 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
 	return uintptr(h), err

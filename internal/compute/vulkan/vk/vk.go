@@ -1,7 +1,7 @@
-// Package vk is a binding to the part of Vulkan that computes: the loader is opened at run time, without cgo.
+// Package vk is a binding to the compute part of Vulkan. It opens the loader at run time, without cgo.
 //
-// Structures and constants are those of the registry, and a test holds them to it. A call's arguments are read by the
-// driver while it runs; a structure that points to Go memory must have what it points to pinned by the caller
+// Structures and constants are those of the registry; a test compares them. The driver reads a call's arguments during
+// the call. The caller must pin Go memory to which structures point (runtime.Pinner).
 // (runtime.Pinner).
 //
 // Source: the Vulkan 1.3 specification, and its registry vk.xml.
@@ -68,9 +68,9 @@ type Library struct {
 	}
 }
 
-// loaders returns the names that the system knows the loader by. macOS gets whole paths: there a bare name would be
-// looked for in the current folder, and not in any of these; what DYLD_LIBRARY_PATH has, as the SDK sets it, comes
-// before them. Drivers are found by the loader; MoltenVK may stand alone.
+// loaders returns the system's names of the loader. macOS gets whole paths, because a bare name would be looked for in
+// the current folder, and not in any of these; DYLD_LIBRARY_PATH, as the SDK sets it, comes before them. The loader
+// finds drivers; MoltenVK also works without it.
 func loaders() []string {
 	switch runtime.GOOS {
 	case "windows":

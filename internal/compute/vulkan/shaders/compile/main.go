@@ -82,7 +82,8 @@ func compile() error {
 	return os.WriteFile("manifest.json", append(out, '\n'), 0o644)
 }
 
-// one compiles a shader in place, if it compiles, or returns what is known of one that another compiler compiled.
+// one compiles a shader in place, if this compiler can, or else returns the entry of the one that another compiler
+// made.
 func (c *compiler) one(name string) (shaders.Shader, error) {
 	s := shaders.Shader{Name: name}
 	sources, err := shaders.Sources(os.DirFS("."), name)
