@@ -28,12 +28,12 @@ type Factored struct {
 	Up   Linear // [out, rank or in]
 }
 
-// Forward returns Up·Down·x. [n, out]
-func (f *Factored) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+// down returns what Up reads: Down·x, or x.
+func (f *Factored) down(p *Pass, x compute.Tensor) compute.Tensor {
 	if f.Down.Bound() {
-		x = p.Linear(x, &f.Down)
+		return p.Linear(x, &f.Down)
 	}
-	return p.Linear(x, &f.Up)
+	return x
 }
 
 // factored binds up and, where the file has both, down, which gives a vector of rank elements. Of a layer that is no
@@ -122,16 +122,18 @@ func (b *Binder) rates(heads int, bound float32) *compute.Vector {
 func (d *DeltaAttention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	out := p.New(x, d.Out.W.Rows)
 	scope := p.Scope()
+	// Operations that depend on the same ones are neighbours, so that a GPU waits for them once.
 	q, k, v := p.Linear3(x, &d.Q, &d.K, &d.V)
+	write, step, gate := p.Linear(x, &d.Write), d.Step.down(p, x), d.Gate.down(p, x)
 	in := p.Beside(q, k, v)
+	step, gate = p.Linear(step, &d.Step.Up), p.Linear(gate, &d.Gate.Up)
 	conv := d.Conv.forward(p, in, in.Cols, false)
 	delta := d.Delta
-	delta.Out, delta.X, delta.Write, delta.Step = p.New(x, d.Out.W.Cols), conv, p.Linear(x, &d.Write), d.Step.Forward(p, x)
+	delta.Out, delta.X, delta.Write, delta.Step = p.New(x, d.Out.W.Cols), conv, write, step
 	delta.Cache, delta.Layer = p.Cache, d.Conv.Stored
 	p.verbs.Delta(delta)
 	heads := delta.Out.Split(d.Norm.Len)
 	p.verbs.RMSNorm(heads, heads, d.Norm, delta.Epsilon)
-	gate := d.Gate.Forward(p, x)
 	p.Activate(gate, delta.Out, compute.Activation{Kind: compute.Logistic})
 	p.LinearTo(out, gate, &d.Out)
 	p.Leave(scope)

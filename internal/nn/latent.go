@@ -49,6 +49,8 @@ type LatentAttention struct {
 }
 
 // Attend returns what all heads read. [n, heads·value]
+//
+// Operations that depend on the same ones are neighbours, so that a GPU waits for them once.
 func (a *LatentAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
@@ -57,9 +59,16 @@ func (a *LatentAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	if a.QueryDown.Bound() {
 		down, c, r = p.Linear3(x, &a.QueryDown, &a.Down, &a.Shared)
 		p.Normalize(down, a.QueryNorm)
-		q = p.Linear(down, &a.Q)
 	} else {
 		q, c, r = p.Linear3(x, &a.Q, &a.Down, &a.Shared)
+	}
+	p.Normalize(c, a.Norm)
+	p.Normalize(r, a.KeyNorm)
+	if a.Rope != nil {
+		p.verbs.RoPE(r, a.Rotated, a.SharedRope)
+	}
+	if a.QueryDown.Bound() {
+		q = p.Linear(down, &a.Q)
 	}
 	how := a.Scores
 	switch {
@@ -68,28 +77,26 @@ func (a *LatentAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	case a.SeesSame:
 		how.Seen = p.seen
 	}
-	p.Normalize(c, a.Norm)
-	p.Normalize(r, a.KeyNorm)
+	k := p.New(x, row)
+	p.verbs.CopyColumns(k, c, compute.Ranges{}, compute.Ranges{}, a.Latent, 1)
 	if a.Rope != nil {
 		p.verbs.RoPE(q, a.Key, a.Rope)
-		p.verbs.RoPE(r, a.Rotated, a.SharedRope)
 	}
 	if a.Temperature.Scale != 0 {
 		p.verbs.Temper(q, a.Temperature)
 	}
-	k := p.New(x, row)
-	p.verbs.CopyColumns(k, c, compute.Ranges{}, compute.Ranges{}, a.Latent, 1)
 	p.verbs.CopyColumns(k, r, compute.Ranges{First: a.Latent}, compute.Ranges{}, a.Rotated, 1)
-	p.verbs.StoreKV(p.Cache, a.Stored, k, compute.Tensor{})
 	switch {
 	case a.ExpandedKeys != nil && p.Expanded:
+		p.verbs.StoreKV(p.Cache, a.Stored, k, compute.Tensor{})
 		p.verbs.AttendLatent(compute.AttendLatent{Out: heads, Q: q, Heads: a.Heads, Keys: a.ExpandedKeys, Values: a.Values, Cache: p.Cache, Layer: a.Stored, How: how})
 	default:
 		query := p.New(x, a.Heads*own)
 		p.verbs.CopyColumns(query, q, compute.Ranges{Step: own}, compute.Ranges{Step: a.Key}, own, a.Heads)
 		wide := p.New(x, a.Heads*row)
-		p.verbs.MatMulByHead(wide, compute.Ranges{Step: row}, query, a.Keys)
 		p.verbs.CopyColumns(wide, q, compute.Ranges{First: a.Latent, Step: row}, compute.Ranges{First: own, Step: a.Key}, a.Rotated, a.Heads)
+		p.verbs.StoreKV(p.Cache, a.Stored, k, compute.Tensor{})
+		p.verbs.MatMulByHead(wide, compute.Ranges{Step: row}, query, a.Keys)
 		sums := p.New(x, a.Heads*a.Latent)
 		p.verbs.Attend(sums, wide, p.Cache, a.Stored, how)
 		p.verbs.MatMulByHead(heads, compute.Ranges{Step: a.Value}, sums, a.Values)

@@ -41,19 +41,6 @@ func (p *Pass) Shift(x compute.Tensor, s *Shift) compute.Tensor {
 	return y
 }
 
-// forward returns Up·act(Down·x).
-func (l *Bottleneck) forward(p *Pass, x compute.Tensor, act func(low compute.Tensor)) compute.Tensor {
-	y := p.New(x, l.Up.W.Rows)
-	scope := p.Scope()
-	low := p.Linear(x, &l.Down)
-	if act != nil {
-		act(low)
-	}
-	p.LinearTo(y, low, &l.Up)
-	p.Leave(scope)
-	return y
-}
-
 // TimeMixSpec are the sizes of time mixing.
 type TimeMixSpec struct {
 	Width int // n_embd
@@ -144,17 +131,27 @@ func (b *Binder) shares(before []float32) *compute.Vector {
 func (t *TimeMix) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	out := p.New(x, x.Cols)
 	scope := p.Scope()
-	mixed := func(i int) compute.Tensor { return p.Shift(x, &t.Mixtures[i]) }
-	sigmoid := func(low compute.Tensor) {
-		p.Activate(low, compute.Tensor{}, compute.Activation{Kind: compute.Logistic})
+	var in [6]compute.Tensor
+	for i := range in {
+		in[i] = p.Shift(x, &t.Mixtures[i])
 	}
-	tanh := func(low compute.Tensor) { p.SoftCap(low, 1) }
-	r := p.Linear(mixed(0), &t.R)
-	w := t.Decay.forward(p, mixed(1), tanh)
-	k := p.Linear(mixed(2), &t.K)
-	v := t.values(p, mixed(3))
-	a := t.Rate.forward(p, mixed(4), nil)
-	g := t.Gate.forward(p, mixed(5), sigmoid)
+	// Operations that depend on the same ones are neighbours, so that a GPU waits for them once.
+	first, v, share := !t.Residual.Down.Bound(), *t.Values, compute.Tensor{}
+	if !first {
+		v = p.New(x, t.V.W.Rows)
+	}
+	r, k := p.Linear(in[0], &t.R), p.Linear(in[2], &t.K)
+	p.LinearTo(v, in[3], &t.V)
+	w, a, g := p.Linear(in[1], &t.Decay.Down), p.Linear(in[4], &t.Rate.Down), p.Linear(in[5], &t.Gate.Down)
+	if !first {
+		share = p.Linear(in[3], &t.Residual.Down)
+	}
+	p.SoftCap(w, 1) // tanh
+	p.Activate(g, compute.Tensor{}, compute.Activation{Kind: compute.Logistic})
+	w, a, g = p.Linear(w, &t.Decay.Up), p.Linear(a, &t.Rate.Up), p.Linear(g, &t.Gate.Up)
+	if !first {
+		t.mixValues(p, v, p.Linear(share, &t.Residual.Up))
+	}
 	wkv := t.WKV
 	wkv.Out, wkv.R, wkv.K, wkv.V, wkv.W, wkv.A, wkv.Cache, wkv.Layer = p.New(x, x.Cols), r, k, v, w, a, p.Cache, t.Stored
 	p.verbs.WKV(wkv)
@@ -164,18 +161,11 @@ func (t *TimeMix) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return out
 }
 
-// values returns V·x + (Values − V·x)·sigmoid(residual(x)).
-func (t *TimeMix) values(p *Pass, x compute.Tensor) compute.Tensor {
-	if !t.Residual.Down.Bound() {
-		p.LinearTo(*t.Values, x, &t.V)
-		return *t.Values
-	}
-	v := p.Linear(x, &t.V)
-	share := t.Residual.forward(p, x, nil)
+// mixValues makes v, which is V·x, v + (Values − v)·sigmoid(share).
+func (t *TimeMix) mixValues(p *Pass, v, share compute.Tensor) {
 	difference := p.Slice(v, 0, v.Cols)
 	p.Scale(difference, -1)
 	p.verbs.Add(difference, *t.Values)
 	p.Activate(share, difference, compute.Activation{Kind: compute.Logistic})
 	p.Add(v, share)
-	return v
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // chainFusion fuses a sequence of operations on the same rows, each with the result of the previous one: an addition to
-// the residual, norms before and after it, and products with constants.
+// the residual, norms before and after it, and products with constants or with the activation of gates.
 type chainFusion struct{}
 
 // Shapes of chain.comp. Its constants must be equal.
@@ -27,15 +27,16 @@ const (
 	chainLayer
 	chainScale
 	chainMultiply
+	chainGate
 )
 
 // link is an operation of a chain.
 type link struct {
 	kind    uint32 // 0: it is none of a chain's
 	dst, x  compute.Tensor
-	other   compute.Tensor // the other operand of a sum
+	other   compute.Tensor // the other operand of a sum, or gates
 	w, bias *compute.Vector
-	number  float32
+	number  float32 // of a chainGate the bits of its compute.Nonlinearity
 }
 
 // linkOf returns op as a link that follows the one with result cur. Its Mem is nil if op cannot follow.
@@ -54,11 +55,17 @@ func linkOf(op compute.Op, cur compute.Tensor) (l link) {
 		l = link{kind: chainScale, dst: o.X, x: o.X, number: o.Factor}
 	case *compute.Multiply:
 		l = link{kind: chainMultiply, dst: o.Dst, x: o.X, w: o.W}
+	case *compute.Activate:
+		if cur.Mem == nil || o.Up.Mem != cur.Mem || o.Up.Rows*o.Up.Cols != cur.Rows*cur.Cols || o.Dst != o.Gate || o.Act.Kind >= compute.XIELU || o.Act != (compute.Activation{Kind: o.Act.Kind}) {
+			return link{}
+		}
+		gates := o.Gate.Split(cur.Cols)
+		l = link{kind: chainGate, dst: gates, x: cur, other: gates, number: math.Float32frombits(uint32(o.Act.Kind))}
 	default:
 		return link{}
 	}
 	if l.dst.Rows != l.x.Rows || l.dst.Cols != l.x.Cols || l.w != nil && l.w.Len != l.x.Cols || l.bias != nil && l.bias.Len != l.x.Cols ||
-		l.kind == chainAdd && (l.other.Rows != l.x.Rows || l.other.Cols != l.x.Cols || l.other.Mem == l.x.Mem) || cur.Mem != nil && l.x != cur {
+		l.ofRows() && (l.other.Rows != l.x.Rows || l.other.Cols != l.x.Cols || l.other.Mem == l.x.Mem) || cur.Mem != nil && l.x != cur {
 		return link{}
 	}
 	return l
@@ -76,7 +83,7 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 			return all, false
 		}
 		for _, before := range all[:i] {
-			if l.kind == chainAdd && overlap(floats(before.dst), floats(l.other)) {
+			if l.ofRows() && overlap(floats(before.dst), floats(l.other)) {
 				return all, false
 			}
 		}
@@ -84,6 +91,9 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 	}
 	return all, true
 }
+
+// ofRows reports whether the other operand is rows.
+func (l *link) ofRows() bool { return l.kind == chainAdd || l.kind == chainGate }
 
 func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
 
@@ -134,7 +144,7 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 	local, quads := r.d.chainLocal(x.Cols)
 	form, pack := floats(last.dst), false // stands in
 	// Every norm is packed here, one in place too: packing an RMSNorm's result later rounds another way.
-	if last.norm() || len(ops) > 1 && last.kind == chainAdd {
+	if last.norm() || len(ops) > 1 && last.ofRows() {
 		form, pack = r.packing(last.dst)
 	}
 	c := call{
@@ -150,7 +160,7 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 		}
 		steps |= l.kind << (4 * i)
 		operand, bias := elementsOr(l.w, floats(x)), elementsOr(l.bias, floats(x))
-		if l.kind == chainAdd {
+		if l.ofRows() {
 			operand = floats(l.other)
 		}
 		c.bind = append(c.bind, write(floats(l.dst)), read(operand), read(bias))

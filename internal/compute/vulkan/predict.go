@@ -59,7 +59,7 @@ func (r *recorder) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 	for _, s := range r.spans(&p) {
 		r.multiply(s.by, &o, s.first, s.n, s.first, p)
 	}
-	r.choose(&election{test: testLogit, n: s.Rows, neurons: s.N, values: logits, bits: bits(s)}, logits)
+	r.choose(&election{test: testLogit, n: s.Rows, neurons: s.N, values: logits, bits: bits(s)}, logits, compute.Tensor{})
 }
 
 // written returns memory for the operand's form in eight bits, which a shader that computes the operand is to write, if
@@ -91,7 +91,8 @@ type election struct {
 	values   compute.Tensor     // what the test makes of the products
 	bits     driver.View        // bits of the chosen neurons, except with testNone
 	packed   driver.View        // with testNone: the values above zero in eight bits, or nothing
-	act      compute.Activation // for testOpen
+	act      compute.Activation // for testOpen and marks
+	marks    bool               // values are a of neurons, as neurons.glsl has them
 	rows     *memberRows        // that are computed with it, or nil
 }
 
@@ -171,15 +172,32 @@ func (r *recorder) elect(e *election) {
 	r.dispatch(c)
 }
 
-// choose is elect by products that were computed before. They are of the last neurons, if not of all.
-func (r *recorder) choose(e *election, products compute.Tensor) {
-	to := write(floats(e.values))
+// The marks of choose.comp.
+const (
+	marksNothing uint32 = iota
+	marksUngated
+	marksGated
+)
+
+// choose is elect by products that were computed before. They are of the last neurons, if not of all. With marks they
+// are gates, or ups where ups has no memory.
+func (r *recorder) choose(e *election, products, ups compute.Tensor) {
+	to, chosen, second, mark := write(floats(e.values)), write(e.bits), floats(products), marksNothing
 	if e.test == testLogit {
 		to = read(floats(e.values)) // stands in
 	}
+	if e.test == testNone {
+		chosen = read(e.bits) // likewise
+	}
+	if e.marks {
+		mark = marksUngated
+	}
+	if ups.Mem != nil {
+		second, mark = floats(ups), marksGated
+	}
 	r.dispatch(call{
-		shader: "choose", local: elementwise, spec: []uint32{e.test},
-		bind:   []binding{read(floats(products)), write(e.bits), to, read(r.params())},
+		shader: "choose", local: elementwise, spec: []uint32{e.test, mark},
+		bind:   []binding{read(floats(products)), chosen, to, read(r.params()), read(second)},
 		push:   append([]uint32{uint32(e.neurons), uint32(e.neurons - products.Cols)}, nonlinearity(e.act)...),
 		groups: [3]int{ceil(e.neurons, elementwise), e.n, 1},
 	})

@@ -157,6 +157,17 @@ func TestFusions(t *testing.T) {
 				func(v compute.Verbs, s *setting) { v.RMSNorm(s.h, s.x, norm, 1e-5) },
 				func(v compute.Verbs, s *setting) { v.RMSNorm(s.y, s.x, bias, 1e-5) },
 			}},
+			{"a norm of heads before their gates", false, []verb{
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.k.Split(head), s.k.Split(head), each, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.Activate(s.v, s.v, s.k, silu) },
+			}},
+			{"a norm before gates", false, []verb{
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.y, s.y, norm, 1e-5) },
+				func(v compute.Verbs, s *setting) {
+					v.Activate(s.h, s.h, s.y, compute.Activation{Kind: compute.Logistic})
+				},
+				func(v compute.Verbs, s *setting) { v.MatMul(s.h, compute.Products{{Out: s.k, W: other}}) },
+			}},
 			{"heads", false, []verb{
 				func(v compute.Verbs, s *setting) { v.Clamp(s.q, -1, 1) },
 				func(v compute.Verbs, s *setting) { v.Clamp(s.k, -1, 1) },

@@ -57,10 +57,14 @@ func (r *recorder) convolve(o *compute.Convolve) {
 	}
 	r.about(o.W.Name)
 	state, _ := cacheLayer(o.Cache, o.Layer)
+	before := update(state)
+	if o.Peek {
+		before = read(state)
+	}
 	r.dispatch(call{
 		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated), truth(o.Plain), truth(o.Peek)},
 		bind: []binding{
-			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), update(state), read(r.runs(o.Cache.States)),
+			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), before, read(r.runs(o.Cache.States)),
 		},
 		push:   []uint32{uint32(o.X.Rows), uint32(o.Out.Cols), uint32(o.Cache.Layers[o.Layer].State), uint32(o.At)},
 		groups: [3]int{ceil(o.Out.Cols, elementwise), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},

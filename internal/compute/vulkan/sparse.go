@@ -34,6 +34,7 @@ type sparse struct {
 	prompt  bool // the rows in work are parts of prompts, and of an Arithmetic of their own
 	few     int  // at most that many tokens are computed by lists
 	listed  bool // they are
+	every   bool // the rows of all neurons are computed, of which a set then chooses
 	operand operand
 	counts  driver.View // predicted, gated, active
 	elected *election   // the election of the set's members, if it is still to be recorded
@@ -54,7 +55,8 @@ type sparse struct {
 // another Arithmetic take its products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
-	if e := r.elected; e != nil && f.follows(e) {
+	f.every = r.d.readsEvery(&w, min(r.single(x), fewRows))
+	if e := r.elected; e != nil && f.follows(e) && !f.every {
 		f.elected, r.elected = e, nil // before anything else is recorded
 	} else {
 		r.about(w.Up.Name)
@@ -124,7 +126,7 @@ func (f *sparse) count(first, rows, steps int) {
 		f.counts = f.r.scratch("counts", counterBytes)
 		return
 	}
-	w, n, all, listed, layout, outputs := f.w, int64(f.n), f.all, f.listed, f.r.seg.params, f.x.Outputs
+	w, n, all, listed, everyRow, layout, outputs := f.w, int64(f.n), f.all, f.listed, f.every, f.r.seg.params, f.x.Outputs
 	f.counts = f.r.counter(func(p *compute.Params, counted []uint32) {
 		lead, step := layout.rowsOf(p, outputs)
 		tokens := int64(max(0, min(first+rows, lead+step)-max(first, lead)))
@@ -141,12 +143,14 @@ func (f *sparse) count(first, rows, steps int) {
 		c.Active += active
 		every := int64(steps) * n // a step reads a row once for all of its tokens, or finds it in the GPU's caches
 		one, two, three := min(predicted, every), min(gated, every), min(active, every)
-		if all || !listed {
+		if all || !listed || everyRow {
 			one = every
 		}
 		switch {
 		case !listed:
 			two, three = every, every
+		case everyRow:
+			two = every
 		case !all && w.Gate != nil && pairable(w.Gate, w.Up): // up's rows are read with gate's
 			two = one
 		}
@@ -230,6 +234,8 @@ func (f *sparse) someNeurons(first, n int) {
 		e.rows, e.values = &memberRows{x: &f.operand, gate: f.w.Gate, up: f.w.Up, gates: gates, ups: ups, first: first}, f.a
 		e.act = f.w.Act
 		f.r.elect(e)
+	case f.every && (gated || !f.all):
+		f.everyRow(first, n, gates, ups)
 	case f.all && gated:
 		if !f.open(first, n, f.w.Gate, gates, &memberRows{x: &f.operand, up: f.w.Up, ups: ups, first: first}) {
 			f.rows(first, n, f.w.Up, ups, rowsUp)
@@ -278,8 +284,27 @@ func (f *sparse) open(first, n int, w *compute.Matrix, and added, rows *memberRo
 	values := f.tensor("gates", n, f.n)
 	f.multiply(Ordered, first, n, values, w, and)
 	f.cut(values)
-	f.r.choose(&e, values)
+	f.r.choose(&e, values, compute.Tensor{})
 	return false
+}
+
+// everyRow computes the rows of every neuron by matrix products, and what rows and open make of them: a of all neurons,
+// and members if they are those whose gates are open.
+func (f *sparse) everyRow(first, n int, gates, ups added) {
+	e := election{n: n, neurons: f.n, values: f.a, bits: f.members, act: f.w.Act, marks: true}
+	if f.all {
+		e.test = testOpen
+	}
+	up := f.tensor("ups", n, f.n)
+	f.multiply(Ordered, first, n, up, f.w.Up, ups)
+	if f.w.Gate == nil {
+		f.r.choose(&e, up, compute.Tensor{})
+		return
+	}
+	gate := f.tensor("gates", n, f.n)
+	f.multiply(Ordered, first, n, gate, f.w.Gate, gates)
+	f.cut(gate)
+	f.r.choose(&e, gate, up)
 }
 
 // cut sets all but the largest gates to zero where the layer does.

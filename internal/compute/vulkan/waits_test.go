@@ -28,7 +28,7 @@ const (
 // others are families with more in a layer than attention and a feed-forward layer: embeddings of each layer, a
 // recurrent part, norms of queries and keys over all heads together.
 var others = map[string]bool{
-	"gemma3n": true, "gemma4": true, "falcon-h1": true, "qwen35": true, "mamba": true, "mamba2": true, "nemotron_h": true, "rwkv7": true,
+	"gemma3n": true, "gemma4": true, "falcon-h1": true, "mamba": true, "mamba2": true, "nemotron_h": true, "rwkv7": true,
 }
 
 // recording is a device that counts and records what it is to run.

@@ -2,7 +2,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// Up to three operations on rows [rows, cols], each on what the one before gave, in one dispatch: sums with other rows, norms, products with numbers.
+// Up to three operations on rows [rows, cols], each on what the one before gave, in one dispatch: sums with other rows, norms, products with numbers or with
+// the activation of other rows.
 // A workgroup has a row, and keeps it in registers. With PACK the last result is written in eight bits besides.
 
 #define PACKED 10
@@ -10,15 +11,16 @@
 #include "packing.glsl"
 #include "mean.glsl"
 #include "squares.glsl"
+#include "activation.glsl"
 
 layout(constant_id = 2) const uint QUADS = 1; // four elements each, of an invocation
 layout(constant_id = 3) const uint STEPS = 0; // four bits for each operation, the first in the lowest
 layout(constant_id = 4) const bool PACK = false; // cols is a multiple of 32
-const uint ADD = 1, RMS = 2, LAYER = 3, SCALE = 4, MULTIPLY = 5; // chain.go has them, too
+const uint ADD = 1, RMS = 2, LAYER = 3, SCALE = 4, MULTIPLY = 5, GATE = 6; // chain.go has them, too
 const uint MOST = 3;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
-// Of each operation its result, its operand (rows of an ADD, or weights [cols]) and the bias of a LAYER.
+// Of each operation its result, its operand (rows of an ADD or a GATE, or weights [cols]) and the bias of a LAYER.
 layout(set = 0, binding = 1, std430) writeonly buffer Result0 { vec4 result0[]; };
 layout(set = 0, binding = 2, std430) readonly buffer Operand0 { vec4 operand0[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias0 { vec4 bias0[]; };
@@ -33,7 +35,7 @@ layout(push_constant) uniform Push {
 	uint rows, quads; // of a row
 	uint scales;
 	uint biased;      // a bit for each operation
-	float number[3];  // of each: a norm's eps, the factor of a SCALE
+	float number[3];  // of each: a norm's eps, the factor of a SCALE, the bits of a GATE's compute.Nonlinearity
 } push;
 
 uint kindOf(uint i) { return bitfieldExtract(STEPS, int(4 * i), 4); }
@@ -46,6 +48,18 @@ void keep(uint i, uint at, vec4 v) {
 		result1[at] = v;
 	else
 		result2[at] = v;
+}
+
+// gated is act(gate)·v.
+vec4 gated(uint kind, vec4 gate, vec4 v) {
+	Nonlinearity act = Nonlinearity(kind, 0, 0, 0);
+	vec4 y;
+	for (uint j = 0; j < 4; j++) {
+		precise float a = activation(act, gate[j]);
+		a *= factor(act, v[j]);
+		y[j] = a;
+	}
+	return y;
 }
 
 shared float squares[BLOCK_QUADS * (gl_WorkGroupSize.x / BLOCK_QUADS) + gl_WorkGroupSize.x / BLOCK_QUADS], lanes[SQUARE_LANES]; // one more for each block, for the banks
@@ -90,7 +104,7 @@ void main() {
 			[[unroll]] for (uint i = 0; i < MOST; i++) {
 				uint kind = kindOf(i);
 				if (kind != 0 && kind != SCALE)
-					operand[i * QUADS + q] = operandOf(i, kind == ADD ? first + at : at);
+					operand[i * QUADS + q] = operandOf(i, kind == ADD || kind == GATE ? first + at : at);
 				bias[i * QUADS + q] = vec4(0);
 				if (kind == LAYER && bitfieldExtract(push.biased, int(i), 1) != 0)
 					bias[i * QUADS + q] = biasOf(i, at);
@@ -126,6 +140,8 @@ void main() {
 					y = v[q] * push.number[i];
 				else if (kind == MULTIPLY)
 					y = v[q] * o;
+				else if (kind == GATE)
+					y = gated(floatBitsToUint(push.number[i]), o, v[q]);
 				else if (kind == RMS) {
 					packed[q] = y = v[q] * o;
 					factor = 1 / root;
