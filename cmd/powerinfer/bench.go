@@ -161,7 +161,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 	return nil
 }
 
-// expected returns how many tokens per second the plan expects of a test; 0: nothing is known.
+// expected returns the tokens per second that the plan expects of a test; 0: unknown.
 func (b *benchModel) expected(t bench.Test) float64 {
 	reading, generating := b.Expected(t.Prompt, 1)
 	seconds := 0.0

@@ -181,7 +181,7 @@ type faultRun struct {
 	names    map[string]struct{} // of all files in the folder before and after
 }
 
-// outcome is how a command ended.
+// outcome is the result of a command that was run with a fault.
 type outcome struct {
 	calls  []faults.Call
 	at     int // index of the call that failed; -1: none did

@@ -36,7 +36,7 @@ const (
 	statusInterrupted = statusSignal + int(syscall.SIGINT)
 )
 
-// grace is how long an interrupted command may take to end by itself: a step of a large model can take longer.
+// grace is the time that an interrupted command has to end by itself. A step of a large model can take longer.
 const grace = time.Second
 
 // savingGrace is the grace of commands that save their work.

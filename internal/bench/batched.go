@@ -117,7 +117,7 @@ type BatchedRow struct {
 	BatchedResult
 	Context, Batch, UBatch, Threads, Layers int
 	Planned                                 bool    // tables have columns of what is expected
-	PromptExpected, GenExpected             float64 // tokens per second that the plan expects of all sequences together; 0: nothing is known
+	PromptExpected, GenExpected             float64 // tokens per second that the plan expects of all sequences together; 0: unknown
 }
 
 // batchedRecord is a row in llama-batched-bench's JSON fields.

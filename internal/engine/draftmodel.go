@@ -20,8 +20,8 @@ type DraftModel struct {
 	Least  float32 // a draft ends before a token with a smaller probability
 }
 
-// mostExtraTokens is how many more tokens one of two vocabularies may have, as in llama.cpp: files of one family have
-// different padding.
+// mostExtraTokens is the largest allowed difference of two vocabularies' sizes, as in llama.cpp: files of one family are
+// padded differently. [tokens]
 const mostExtraTokens = 128
 
 // check returns why d's tokens cannot be tokens of a model with tokenizer t, or nil.

@@ -141,7 +141,7 @@ type Engine struct {
 	slow  slowDisk
 }
 
-// results are what a step was asked for.
+// results are the rows that a step returns.
 type results struct {
 	logits [][]float32 // [n_out][n_vocab]
 	hidden [][]float32 // [n_hidden][n_embd]

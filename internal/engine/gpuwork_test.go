@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// clockError is how much the clock of a software device may seem to run apart from the CPU's: other programs interrupt
-// the threads that take its stamps.
+// clockError is the largest ratio of times by a software device's clock and by the CPU's: other programs interrupt the
+// threads that take the device's time stamps.
 const clockError = 1.05
 
 // TestWorkOnGPU: a GPU's work is known part by part on its own clock, and so is what it and the CPU did together.

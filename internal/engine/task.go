@@ -103,7 +103,7 @@ type draftStates struct {
 	own     []float32   // the draft program's own state of its last draft token
 }
 
-// handover is how the logits of a task's last step get to its client.
+// handover passes the logits of a task's last step to its client.
 type handover struct {
 	rows      [][]float32 // [wanted rows][n_vocab], in order; valid until the next step, unless copied
 	positions []int       // of rows

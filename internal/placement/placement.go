@@ -80,7 +80,7 @@ type Speeds struct {
 	Predictor Rate `json:"predictor"`
 	Dense     Rate `json:"dense"`  // units that are read whole, in order, and the head
 	Sparse    Rate `json:"sparse"` // of units that a token reads only some of
-	// Each is what a byte of weights takes for each token of a step beyond the first, in seconds; 0: not measured.
+	// Each is the time that each token of a step beyond the first adds for a byte of weights, in seconds; 0: not measured.
 	Each float64 `json:"each,omitempty"`
 }
 

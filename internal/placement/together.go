@@ -7,9 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Together returns the seconds of a step of n tokens, each of another text, with m's parts at p's places on that
-// machine; 0: it is not known. A weight is read once for all tokens that need it. Each token beyond the first adds
-// Speeds.Each.
+// Together returns the time of a step of n tokens, each of another text, with m's parts at p's places on the machine, in
+// seconds; 0: unknown. A weight is read once for all tokens that need it. Each token beyond the first adds Speeds.Each.
 func (p *Plan) Together(m *Model, on *Machine, n int) (float64, error) {
 	all, err := Price(m.together(n), on, p.Places())
 	if err != nil || n == 1 {
@@ -74,5 +73,5 @@ func (m *Model) together(n int) *Model {
 	return t
 }
 
-// AnyOf returns the share of steps of n tokens that use a unit, of which a token has that share.
+// AnyOf returns the probability that at least one of n tokens uses a unit, if each does with probability share.
 func AnyOf(share float64, n int) float64 { return 1 - math.Pow(1-min(share, 1), float64(n)) }

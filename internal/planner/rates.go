@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Rate returns how many tokens per second are expected of generation, by what memory and GPUs can be read at; 0:
-// nothing is known, for nobody has measured the machine.
+// Rate returns the expected tokens per second of generation, from the speeds at which memory and GPUs can be read; 0:
+// unknown, because the machine was not measured.
 func (p *Planner) Rate() float64 {
 	if q := p.known(); q != nil {
 		return q.plan.Rate

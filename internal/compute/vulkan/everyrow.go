@@ -49,7 +49,7 @@ const (
 )
 
 // timeRows returns the seconds that a layer like w takes for a number of tokens whose sets have that share of its
-// neurons: by its members' rows, and by every row.
+// neurons: reading only its members' rows, and reading every row.
 func (d *Device) timeRows(w *compute.SparseWeights, share, tokens int) (took [2]float64, err error) {
 	own := d.apart(rowsBudget)
 	defer own.reset()

@@ -22,7 +22,7 @@ const (
 	probeRepeats = 5          // the best of them counts, or the median of latencies
 	handOffs     = 64         // in a recording
 	handOffCols  = 4096       // elements of the row that passes each way
-	layerKernels = 20         // dispatches of a layer, each of which waits for the previous one
+	layerKernels = 20         // dispatches of a layer; each waits for the previous one
 	launchLayers = 32         // in a recording
 	copyBytes    = 128 << 20  // bytes of a transfer
 )

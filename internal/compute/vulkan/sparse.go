@@ -34,7 +34,7 @@ type sparse struct {
 	prompt  bool // the rows in work are parts of prompts, and of an Arithmetic of their own
 	few     int  // at most that many tokens are computed by lists
 	listed  bool // they are
-	every   bool // the rows of all neurons are computed, of which a set then chooses
+	every   bool // the gate and up rows of all neurons are computed, then the set masks them
 	operand operand
 	counts  driver.View // predicted, gated, active
 	elected *election   // the election of the set's members, if it is still to be recorded

@@ -57,7 +57,7 @@ type eights struct {
 	t          *Tensor
 	values     *[256]float32
 	scales     []float32
-	rows, cols int // of one matrix, of which there may be several
+	rows, cols int // of one matrix; the tensor may stack several
 	high, wide int // rows and columns that share a scale
 	across     int // scales of as many rows
 	each       int // of a matrix; 0: all matrices have the same

@@ -148,7 +148,7 @@ func (s Server) Healthy(ctx context.Context) error {
 	return fmt.Errorf("not ready: %s answers %s", u, answer.Status)
 }
 
-// patience is how long a server may take to answer.
+// patience is the longest time to wait for a server's answer.
 const patience = 30 * time.Second
 
 // mostAnswer bounds the bytes that are read of an answer.

@@ -28,7 +28,7 @@ const (
 	Time    // nanoseconds of expected work, which are not shown
 )
 
-// usualPatience is how long a task runs before it shows anything, and lineEvery the time between plain lines.
+// usualPatience is the time after which a task shows its progress, lineEvery the time between plain lines.
 const (
 	usualPatience = 2 * time.Second
 	lineEvery     = 5 * time.Second
