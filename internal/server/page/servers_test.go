@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -77,15 +78,24 @@ func serve(t *testing.T) string {
 }
 
 // listen returns the address of s, which closes with the test, and then calls close. Where a client
-// stops a download, it calls stopped.
+// stops the download of tales/small, it calls stopped. A client may leave any other download as soon as it failed.
 func listen(t *testing.T, s *server.Server, h *hub.Hub, stopped, close func()) string {
 	llamacpp.Register(s, h)
 	neurons.Register(s)
 	openai.Register(s)
 	ollama.Register(s, h)
 	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/pull" {
+			s.Handler().ServeHTTP(slow{w}, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.Handler().ServeHTTP(slow{w}, r)
-		if r.URL.Path == "/api/pull" && r.Context().Err() != nil {
+		if bytes.Contains(body, []byte("tales/small")) && r.Context().Err() != nil {
 			stopped()
 		}
 	}))
