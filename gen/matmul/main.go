@@ -92,6 +92,11 @@ func defineConstants() {
 		turn[4*i] = byte(4 - i/8)
 	}
 	define("turn5", turn)
+	turn3 := make([]byte, 64) // the same to bit 2, see codedZ
+	for i := range 16 {
+		turn3[4*i] = byte(2 - i/8)
+	}
+	define("turn3", turn3)
 	define("x80", repeat(0x80))
 	define("ones16", repeat(1, 0))
 	define("mask63", repeat(63, 0, 0, 0))
@@ -148,6 +153,9 @@ func main() {
 				continue // packed, it is the same
 			}
 			if layout.FormOf(typ) != layout.Own {
+				if streamed(typ) {
+					stream(isa, typ, far)
+				}
 				if isa == "VNNI" {
 					expandPair(typ)
 				} else {
