@@ -151,6 +151,9 @@ func (k *tile) codedVNNI(isum []reg.VecPhysical) {
 	}
 }
 
+// narrow reports whether sums of halves fit 16 bits, so that one product of pairs scales both and adds them.
+func (k *tile) narrow() bool { return max(k.largest()-k.offset(), k.offset())*127*16 < 1<<15 }
+
 // halfScales leaves the 16 scales of row r as words in s.
 func (k *tile) halfScales(r int, s reg.VecPhysical) {
 	if !k.nibbleMinima() {
@@ -330,13 +333,22 @@ func (k *tile) codedZ(isum reg.VecPhysical) func() {
 			VEXTRACTI64X4(U8(1), zmm(second), hi)
 			VPADDD(lo, isum, isum)
 			VPADDD(hi, second, second)
-			k.halfScales(0, lo)
-			k.splitWords(lo, hi)
-			VPMULLD(hi, isum, isum)
-			VPMULLD(lo, second, second)
-			VPADDD(second, isum, isum)
 			if k.nibbleMinima() {
-				k.halfMinima(0, k.least)
+				VPMOVZXBW(k.row(0, 0), lo)
+				VPSRLW(U8(4), lo, k.least)
+				VPANDD(constant("low4Words"), lo, lo)
+			} else {
+				k.halfScales(0, lo)
+			}
+			if k.narrow() {
+				VPSLLD(U8(16), second, second)
+				VPTERNLOGD(U8(orAnd), constant("lowerWords"), isum, second)
+				VPMADDWD(lo, second, isum)
+			} else {
+				k.splitWords(lo, hi)
+				VPMULLD(hi, isum, isum)
+				VPMULLD(lo, second, second)
+				VPADDD(second, isum, isum)
 			}
 		} else {
 			VPADDD(zmm(second), zmm(isum), zmm(isum))

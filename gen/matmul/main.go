@@ -80,6 +80,7 @@ func defineConstants() {
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
 	define("low4Words", repeat(0x0f, 0))
+	define("lowerWords", repeat(0xff, 0xff, 0, 0))
 	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
 	for n := 1; n <= 3; n++ {
 		define(fmt.Sprintf("halved%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Ldexp(1, -n))))...))

@@ -20342,15 +20342,11 @@ super:
 	VPADDD        Y7, Y1, Y1
 	VPADDD        Y8, Y5, Y5
 	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y6
 	VPANDD        low4Words<>+0(SB), Y7, Y7
-	VPSLLD        $0x10, Y7, Y8
-	VPSRAD        $0x10, Y8, Y8
-	VPSRAD        $0x10, Y7, Y7
-	VPMULLD       Y8, Y1, Y1
-	VPMULLD       Y7, Y5, Y5
-	VPADDD        Y5, Y1, Y1
-	VPMOVZXBW     (R8), Y6
-	VPSRLW        $0x04, Y6, Y6
+	VPSLLD        $0x10, Y5, Y5
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y5
+	VPMADDWD      Y7, Y5, Y1
 	VPBROADCASTW  80(R8), X2
 	VCVTPH2PS     X2, Y2
 	VPBROADCASTW  82(R8), X4
@@ -20375,6 +20371,16 @@ super:
 	JNZ           row
 	VZEROUPPER
 	RET
+
+DATA lowerWords<>+0(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+8(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+16(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+24(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+32(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+40(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+48(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+56(SB)/8, $0x0000ffff0000ffff
+GLOBL lowerWords<>(SB), RODATA|NOPTR, $64
 
 // func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
@@ -20515,12 +20521,9 @@ super:
 	VPADDD          Y6, Y1, Y1
 	VPADDD          Y7, Y5, Y5
 	VPMOVSXBW       (R8), Y6
-	VPSLLD          $0x10, Y6, Y7
-	VPSRAD          $0x10, Y7, Y7
-	VPSRAD          $0x10, Y6, Y6
-	VPMULLD         Y7, Y1, Y1
-	VPMULLD         Y6, Y5, Y5
-	VPADDD          Y5, Y1, Y1
+	VPSLLD          $0x10, Y5, Y5
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y5
+	VPMADDWD        Y6, Y5, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VCVTDQ2PS       Y1, Y1
