@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // Options are the choices made when the device is opened.
@@ -150,6 +151,18 @@ func (d *Device) Name() string {
 		name += fmt.Sprintf(" (%d for prompts)", d.batch.Threads())
 	}
 	return name
+}
+
+// Do implements compute.Executor.
+func (d *Device) Do(op compute.Op) {
+	w := d.watch
+	if w == nil || !w.On {
+		op.On(d)
+		return
+	}
+	begin := monotime.Now()
+	op.On(d)
+	w.Work.CPU[compute.PartOf(op)] += monotime.Since(begin)
 }
 
 // Usage implements compute.Device. Only short steps leave cores to other programs.

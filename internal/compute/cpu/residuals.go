@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// attendResiduals mixes every row of a residual with its checkpoints.
-func (d *Device) attendResiduals(o *compute.AttendResiduals) {
+// AttendResiduals mixes every row of a residual with its checkpoints.
+func (d *Device) AttendResiduals(o *compute.AttendResiduals) {
 	if !o.Fits() {
 		panic("cpu: AttendResiduals of shapes that do not fit: " + o.W.Name)
 	}

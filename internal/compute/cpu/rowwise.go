@@ -184,94 +184,99 @@ func (r *rowwise) row(i int) {
 	}
 }
 
-// rmsNorm normalises every row of x.
-func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols, eps: eps}, x.Rows)
+// RMSNorm normalises every row of x.
+func (d *Device) RMSNorm(o *compute.RMSNorm) {
+	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), cols: o.X.Cols, eps: o.Eps}, o.X.Rows)
 }
 
-// layerNorm normalises every row of x.
-func (d *Device) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
-	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(dst), x: floats(x), w: vector(w), b: vector(b), cols: x.Cols, eps: eps}, x.Rows)
+// LayerNorm normalises every row of x.
+func (d *Device) LayerNorm(o *compute.LayerNorm) {
+	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), b: vector(o.B), cols: o.X.Cols, eps: o.Eps}, o.X.Rows)
 }
 
-// add adds x to dst.
-func (d *Device) add(dst, x compute.Tensor) {
-	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(dst), x: floats(x), cols: x.Cols}, x.Rows)
+// Add adds x to dst.
+func (d *Device) Add(o *compute.Add) {
+	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(o.Dst), x: floats(o.X), cols: o.X.Cols}, o.X.Rows)
 }
 
-// scale multiplies every element of x by factor.
-func (d *Device) scale(x compute.Tensor, factor float32) {
-	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(x), cols: x.Cols, factor: factor}, x.Rows)
+// Scale multiplies every element of x by factor.
+func (d *Device) Scale(o *compute.Scale) {
+	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(o.X), cols: o.X.Cols, factor: o.Factor}, o.X.Rows)
 }
 
-// softCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
-func (d *Device) softCap(x compute.Tensor, limit float32) {
-	part := x.Cols
+// SoftCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
+func (d *Device) SoftCap(o *compute.SoftCap) {
+	part := o.X.Cols
 	for part > serialElements/4 && part%2 == 0 {
 		part /= 2
 	}
-	d.rows.run(rowwiseArgs{verb: capRows, x: floats(x), cols: part, factor: limit}, x.Rows*(x.Cols/part))
+	d.rows.run(rowwiseArgs{verb: capRows, x: floats(o.X), cols: part, factor: o.Limit}, o.X.Rows*(o.X.Cols/part))
 }
 
-// clamp brings every element of x into [low, high].
-func (d *Device) clamp(x compute.Tensor, low, high float32) {
-	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(x), cols: x.Cols, low: low, factor: high}, x.Rows)
+// Clamp brings every element of x into [low, high].
+func (d *Device) Clamp(o *compute.Clamp) {
+	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(o.X), cols: o.X.Cols, low: o.Low, factor: o.High}, o.X.Rows)
 }
 
-// copyColumns copies ranges of columns.
-func (d *Device) copyColumns(o *compute.CopyColumns) {
+// CopyColumns copies ranges of columns.
+func (d *Device) CopyColumns(o *compute.CopyColumns) {
 	d.rows.run(rowwiseArgs{verb: copyRows, copied: o, cols: o.Width * o.Count}, o.Dst.Rows)
 }
 
-// activate computes act(gate)·up.
-func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	a := rowwiseArgs{verb: activateRows, dst: floats(dst), x: floats(gate), cols: gate.Cols, act: act}
-	if up.Mem != nil {
-		a.up = floats(up)
+// Activate computes act(gate)·up.
+func (d *Device) Activate(o *compute.Activate) {
+	a := rowwiseArgs{verb: activateRows, dst: floats(o.Dst), x: floats(o.Gate), cols: o.Gate.Cols, act: o.Act}
+	if o.Up.Mem != nil {
+		a.up = floats(o.Up)
 	}
-	d.rows.run(a, gate.Rows)
+	d.rows.run(a, o.Gate.Rows)
 }
 
-// rope rotates every head of x to its token's position.
-func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
-	d.turns.prepare(r, d.p)
-	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
+// RoPE rotates every head of x to its token's position.
+func (d *Device) RoPE(o *compute.RoPE) {
+	d.turns.prepare(o.Rope, d.p)
+	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(o.X), cols: o.X.Cols, headDim: o.HeadDim, rope: o.Rope}, o.X.Rows)
 }
 
-// embed looks up each token's row.
-func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
-	d.rows.run(rowwiseArgs{verb: embedRows, dst: floats(dst), cols: dst.Cols, table: table}, dst.Rows)
+// Embed looks up each token's row.
+func (d *Device) Embed(o *compute.Embed) {
+	d.rows.run(rowwiseArgs{verb: embedRows, dst: floats(o.Dst), cols: o.Dst.Cols, table: o.Table}, o.Dst.Rows)
 }
 
-// addPosition adds each position's row.
-func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	buf := grown(&d.worker(0).floats, x.Cols)
-	for i := range x.Rows {
-		unpackRow(table, buf, int(d.p.Pos[i])+offset)
-		d.k.Add(row(x, i), buf)
-	}
-}
-
-// addType adds the row of each token's type.
-func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
-	buf := grown(&d.worker(0).floats, x.Cols)
-	for i := range x.Rows {
-		unpackRow(table, buf, int(d.p.Type(i)))
-		d.k.Add(row(x, i), buf)
+// AddPosition adds each position's row.
+func (d *Device) AddPosition(o *compute.AddPosition) {
+	buf := grown(&d.worker(0).floats, o.X.Cols)
+	for i := range o.X.Rows {
+		unpackRow(o.Table, buf, int(d.p.Pos[i])+o.Offset)
+		d.k.Add(row(o.X, i), buf)
 	}
 }
 
-// gather copies the rows with wanted logits.
-func (d *Device) gather(dst, x compute.Tensor) {
+// AddType adds the row of each token's type.
+func (d *Device) AddType(o *compute.AddType) {
+	buf := grown(&d.worker(0).floats, o.X.Cols)
+	for i := range o.X.Rows {
+		unpackRow(o.Table, buf, int(d.p.Type(i)))
+		d.k.Add(row(o.X, i), buf)
+	}
+}
+
+// Gather copies the rows with wanted logits.
+func (d *Device) Gather(o *compute.Gather) {
 	for i, r := range d.p.Out {
-		copy(row(dst, i), row(x, int(r)))
+		copy(row(o.Dst, i), row(o.X, int(r)))
 	}
 }
 
-// precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
+// Insert replaces rows of prompts, or adds to them.
+func (d *Device) Insert(o *compute.Insert) {
+	d.p.Insert(func(i int) []float32 { return row(o.X, i) }, o.First, o.Add)
+}
+
+// Precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
 // one.
-func (d *Device) precede(dst, x compute.Tensor) {
-	d.p.Precede(func(i int) []float32 { return row(dst, i) }, func(i int) []float32 { return row(x, i) })
+func (d *Device) Precede(o *compute.Precede) {
+	d.p.Precede(func(i int) []float32 { return row(o.Dst, i) }, func(i int) []float32 { return row(o.X, i) })
 }
 
 // rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.

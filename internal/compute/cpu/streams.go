@@ -6,46 +6,46 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// temper scales queries by their position.
-func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
-	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(x), cols: x.Cols, how: how}, x.Rows)
+// Temper scales queries by their position.
+func (d *Device) Temper(o *compute.Temper) {
+	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(o.X), cols: o.X.Cols, how: o.How}, o.X.Rows)
 }
 
-// gaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
-func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
-	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(x), cols: x.Cols, factor: deviations}, x.Rows)
+// GaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
+func (d *Device) GaussianTopK(o *compute.GaussianTopK) {
+	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(o.X), cols: o.X.Cols, factor: o.Deviations}, o.X.Rows)
 }
 
-// match scales x's rows to the size of like's.
-func (d *Device) match(x, like compute.Tensor, floor float32) {
-	d.rows.run(rowwiseArgs{verb: matchRows, dst: floats(x), x: floats(like), cols: x.Cols, eps: floor}, x.Rows)
+// Match scales x's rows to the size of like's.
+func (d *Device) Match(o *compute.Match) {
+	d.rows.run(rowwiseArgs{verb: matchRows, dst: floats(o.X), x: floats(o.Like), cols: o.X.Cols, eps: o.Floor}, o.X.Rows)
 }
 
-// slice copies columns.
-func (d *Device) slice(dst, x compute.Tensor, from int) {
-	for i := range x.Rows {
-		copy(row(dst, i), row(x, i)[from:][:dst.Cols])
+// Slice copies columns.
+func (d *Device) Slice(o *compute.Slice) {
+	for i := range o.X.Rows {
+		copy(row(o.Dst, i), row(o.X, i)[o.From:][:o.Dst.Cols])
 	}
 }
 
-// scaleColumns multiplies every row by w.
-func (d *Device) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: multiplyRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols}, x.Rows)
+// Multiply multiplies every row by w.
+func (d *Device) Multiply(o *compute.Multiply) {
+	d.rows.run(rowwiseArgs{verb: multiplyRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), cols: o.X.Cols}, o.X.Rows)
 }
 
-// shift adds b to every row.
-func (d *Device) shift(x compute.Tensor, b *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: shiftRows, dst: floats(x), b: vector(b), cols: x.Cols}, x.Rows)
+// Shift adds b to every row.
+func (d *Device) Shift(o *compute.Shift) {
+	d.rows.run(rowwiseArgs{verb: shiftRows, dst: floats(o.X), b: vector(o.B), cols: o.X.Cols}, o.X.Rows)
 }
 
-// altUpPredict mixes the streams.
-func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(w), cols: x[0].Cols, streams: x, values: m}, m.Rows)
+// AltUpPredict mixes the streams.
+func (d *Device) AltUpPredict(o *compute.AltUpPredict) {
+	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(o.W), cols: o.X[0].Cols, streams: o.X, values: o.M}, o.M.Rows)
 }
 
-// altUpCorrect adds y's difference from the active stream.
-func (d *Device) altUpCorrect(x compute.Streams, y, m compute.Tensor, w *compute.Vector, active int) {
-	d.rows.run(rowwiseArgs{verb: correctRows, x: floats(y), w: vector(w), cols: y.Cols, streams: x, values: m, active: active}, m.Rows)
+// AltUpCorrect adds y's difference from the active stream.
+func (d *Device) AltUpCorrect(o *compute.AltUpCorrect) {
+	d.rows.run(rowwiseArgs{verb: correctRows, x: floats(o.Y), w: vector(o.W), cols: o.Y.Cols, streams: o.X, values: o.M, active: o.Active}, o.M.Rows)
 }
 
 func scaled(x []float32, by float32) {
