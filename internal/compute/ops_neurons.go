@@ -48,7 +48,7 @@ type SparseWeights struct {
 	Count    *NeuronCount // counts what was computed, or nil
 	Bins     *NeuronBins  // count which neurons were needed, or nil
 	First    int          // the layer's number of neuron 0, in Bins
-	Share    float32      // of the neurons, that a token is expected to need on average; 0: unknown
+	EveryRow int          // see Place
 	Hot      bool         // an approximate result is enough: if a layer is divided between processors, only the neurons on a GPU are computed
 	Adapter  NeuronAdapter
 }

@@ -21,5 +21,6 @@ type Place struct {
 	Split
 	Attention bool // attention, norms and KV pages are in Tier; for the head: its matrix
 	Predictor bool // the predictor is in Tier
+	EveryRow  int  // steps of that many single tokens or more read the gate and up rows of all neurons in Tier, not only of those that they need; 0: none do
 	Further   bool // for the head: the MTP layer is in Tier, whole, with its keys and values
 }

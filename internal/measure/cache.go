@@ -31,7 +31,12 @@ func CacheFile() (string, error) {
 // measured again; otherwise ok is false.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.Taken != nil && m.Speeds != nil && m.Speeds.Each > 0 && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
+	return m, err == nil && m.Taken != nil && m.complete() && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
+}
+
+// complete reports whether m has the figures that this version takes.
+func (m *Machine) complete() bool {
+	return m.Speeds != nil && m.Speeds.Each > 0 && !slices.ContainsFunc(m.GPUs, func(c GPU) bool { return c.Speeds != nil && c.Speeds.EveryRow.Read == 0 })
 }
 
 // same reports whether m was measured on this machine, now. Memory may differ by what a limit or the kernel takes.

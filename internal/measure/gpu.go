@@ -57,6 +57,8 @@ type GPU struct {
 	Launch   float64 `json:"launch"`          // seconds a layer
 	// Speeds are those of the GPU's operations in a model's layers; nil: not measured.
 	Speeds *placement.Speeds `json:"speeds,omitempty"`
+	// Neurons are the rates of neurons in other types than that of Speeds, by the types' names.
+	Neurons map[string]Neurons `json:"neurons,omitempty"`
 
 	// 0 if not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
@@ -84,16 +86,19 @@ func (c *GPU) check() error {
 	if !(c.HandOff >= 0 && c.HandOff < 1) || !(c.Launch >= 0 && c.Launch < 1) {
 		return fmt.Errorf("GPU %q: %g s to hand off and %g s to launch are no latencies", c.Name, c.HandOff, c.Launch)
 	}
-	if c.Speeds != nil {
-		if err := c.Speeds.Check(); err != nil {
+	if c.Speeds == nil {
+		return nil
+	}
+	for _, t := range append(neuronTypes(), layerType) {
+		if err := c.SpeedsOf(t.String()).Check(); err != nil {
 			return fmt.Errorf("GPU %q: %w", c.Name, err)
 		}
 	}
 	return nil
 }
 
-// gpuSteps is how many figures a GPU takes.
-const gpuSteps = 6 + speedSteps
+// gpuSteps returns how many figures a GPU takes.
+func gpuSteps() int { return 6 + speedSteps + 2 + neuronSteps*len(neuronTypes()) }
 
 // gpuLayers are the bytes of weights that each part of a layer is measured with on a GPU: several times the largest
 // second-level caches.
@@ -113,8 +118,15 @@ func (c *GPU) take(ctx context.Context, f *Found, layers layerTrial, step func()
 	}
 	if err == nil { // the device's memory is free again
 		var measured placement.Speeds
-		measured, err = speeds(ctx, func() (compute.Device, error) { return f.Open() }, layers, step)
+		open := func() (compute.Device, error) { return f.Open() }
+		measured, err = speeds(ctx, open, layers, step)
 		c.Speeds = &measured
+		c.Neurons = map[string]Neurons{}
+		for _, t := range neuronTypes() {
+			if n, failed := neuronSpeeds(ctx, open, layers, t, step); failed == nil { // a small GPU has no room for large types
+				c.Neurons[t.String()] = n
+			}
+		}
 	}
 	if err == nil {
 		err = c.check()

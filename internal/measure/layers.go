@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// layerShape is a layer for measuring a device's speed: Llama's, in Q4_0.
+// layerShape is a layer for measuring a device's speed: Llama's.
 type layerShape struct {
 	embd, ff, heads int
 	rank            int   // of its predictor
@@ -24,26 +24,30 @@ type layerShape struct {
 type layerTrial struct {
 	small, large layerShape
 	bytes        int64         // weights that the layers of each part have together: more than caches hold
+	neurons      int64         // the same of sparse layers, which read some of them
+	everyRow     bool          // whether neurons are timed with every row read, too
 	gap          time.Duration // time that the CPU is idle before the neurons of each sparse layer; 0: layers follow one another
 }
 
 // usualLayers returns two shapes: the smaller one shows what starting a part takes, the larger one how fast it reads.
 // Sparse layers are timed with two shares of the larger one's neurons instead.
-func usualLayers(bytes int64, gap time.Duration) layerTrial {
+func usualLayers(bytes int64, gap time.Duration, everyRow bool) layerTrial {
 	return layerTrial{
 		small: layerShape{embd: 1024, ff: 2816, heads: 8, rank: 256},
 		large: layerShape{embd: 4096, ff: 11008, heads: 32, rank: 1024, shares: []int{5, 20}},
-		bytes: bytes, gap: gap,
+		bytes: bytes, neurons: 456 << 20, gap: gap, everyRow: everyRow,
 	}
 }
 
 const (
-	layerType    = quant.Q4_0
-	layerPasses  = 4  // over all layers, in a recording
-	layerRepeats = 6  // of a recording; the first run records, and the fastest of the others counts
-	mostLayers   = 96 // of a shape
-	together     = 8  // tokens of a step, to time what one beyond the first adds
-	speedSteps   = 10 // figures of a device: three parts of each shape, one of them with more tokens, too, and the shares
+	layerType    = quant.Q4_0 // of what is measured in one type only
+	layerPasses  = 4          // over all layers, in a recording
+	layerRepeats = 6          // of a recording; the first run records, and the fastest of the others counts
+	mostLayers   = 96         // of a shape
+	together     = 8          // tokens of a step, to time what one beyond the first adds
+	everyShare   = 20         // of active neurons, in percent, where every row is read
+	speedSteps   = 10         // figures of a device: three parts of each shape, one of them with more tokens, too, and the shares
+	neuronSteps  = 4          // figures of neurons: the shares, and each shape with every row read
 	// idleBeforeCold is how long the CPU waits between its parts of two layers while a GPU computes attention.
 	idleBeforeCold = 100 * time.Microsecond
 )
@@ -51,18 +55,23 @@ const (
 // speeds measures how fast a device computes the parts of a layer for one token, with the operations of models. open
 // opens the device; it is called once for each shape.
 func speeds(ctx context.Context, open func() (compute.Device, error), on layerTrial, step func()) (placement.Speeds, error) {
-	a, err := on.time(ctx, open, on.small, step)
+	a, b, err := on.both(ctx, open, layerType, step)
 	if err != nil {
 		return placement.Speeds{}, err
 	}
-	b, err := on.time(ctx, open, on.large, step)
-	if err != nil {
-		return placement.Speeds{}, err
-	}
+	n := on.fitNeurons(a, b)
 	return placement.Speeds{
 		Attention: fit(a.attention, b.attention), Predictor: fit(a.predictor, b.predictor), Dense: fit(a.dense, b.dense),
-		Sparse: fit(b.sparse[0], b.sparse[1]), Each: further(b.dense, b.together),
+		Sparse: n.Sparse, EveryRow: n.EveryRow, Each: further(b.dense, b.together),
 	}, nil
+}
+
+// both times layers of both shapes.
+func (on *layerTrial) both(ctx context.Context, open func() (compute.Device, error), t quant.Type, step func()) (a, b partTimes, err error) {
+	if a, err = on.time(ctx, open, on.small, t, step); err == nil {
+		b, err = on.time(ctx, open, on.large, t, step)
+	}
+	return a, b, err
 }
 
 // timed are the bytes that a part of a layer reads, and the seconds that this takes.
@@ -73,6 +82,7 @@ type partTimes struct {
 	attention, predictor, dense timed
 	together                    timed // dense, of that many tokens
 	sparse                      []timed
+	every                       timed // of neurons with every row read
 }
 
 // leastFurther bounds what a further token takes, as a share of the first one: noise is not taken for nothing.
@@ -99,6 +109,7 @@ func fit(small, large timed) placement.Rate {
 type layers struct {
 	d     compute.Device
 	shape layerShape
+	typ   quant.Type
 	wide  int64           // bytes of weights of each part, all layers together
 	table *compute.Matrix // [1, embd] ones
 	x     compute.Tensor  // [tokens, embd] the residual stream
@@ -107,16 +118,16 @@ type layers struct {
 	err   error
 }
 
-func newLayers(d compute.Device, shape layerShape, bytes int64) *layers {
-	y := &layers{d: d, shape: shape, wide: bytes, data: map[[3]int][]byte{}}
+func newLayers(d compute.Device, shape layerShape, t quant.Type, bytes int64) *layers {
+	y := &layers{d: d, shape: shape, typ: t, wide: bytes, data: map[[3]int][]byte{}}
 	y.p = compute.Params{Decode: 1, Tokens: []int32{0}, Pos: []int32{compute.PagePositions - 1}, Seq: []int32{0}, Pages: [][]int32{{0}}}
 	y.x = y.tensor(1, shape.embd)
 	y.table = y.take(compute.Source{Name: "input", Type: quant.F32, Rows: 1, Cols: shape.embd, Data: rowsOf(quant.F32, 1, shape.embd, 1)}, compute.Lookup)
 	return y
 }
 
-// time times the parts of layers of one shape.
-func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, error), shape layerShape, step func()) (t partTimes, err error) {
+// time times the parts of layers of one shape; in types other than layerType, neurons alone.
+func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, error), shape layerShape, of quant.Type, step func()) (t partTimes, err error) {
 	d, err := open()
 	if err != nil {
 		return t, err
@@ -126,11 +137,16 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 			err = cerr
 		}
 	}()
-	y := newLayers(d, shape, on.bytes)
-	for _, part := range []struct {
+	y := newLayers(d, shape, of, on.bytes)
+	type part struct {
 		to   *timed
 		make func() (bytes float64, ops []func(compute.Verbs))
-	}{{&t.attention, y.attention}, {&t.dense, y.dense}, {&t.predictor, y.predictor}} {
+	}
+	parts := []part{{&t.attention, y.attention}, {&t.dense, y.dense}, {&t.predictor, y.predictor}}
+	if of != layerType {
+		parts = nil
+	}
+	for _, part := range parts {
 		if ctx.Err() != nil {
 			return t, ctx.Err()
 		}
@@ -144,12 +160,12 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 		}
 	}
 	var weights []compute.SparseWeights
-	for i, share := range shape.shares {
+	if on.everyRow || len(shape.shares) > 0 {
+		weights = y.neurons(on.neurons)
+	}
+	for _, share := range shape.shares {
 		if ctx.Err() != nil {
 			return t, ctx.Err()
-		}
-		if i == 0 {
-			weights = y.neurons()
 		}
 		read, ops := y.sparse(weights, share)
 		y.tune()
@@ -158,6 +174,15 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 		} else {
 			t.sparse = append(t.sparse, y.time(read, ops))
 		}
+		step()
+	}
+	if on.everyRow && ctx.Err() == nil {
+		for i := range weights {
+			weights[i].EveryRow = 1
+		}
+		read, ops := y.sparse(weights, everyShare)
+		y.tune()
+		t.every = y.time(read, ops)
 		step()
 	}
 	return t, y.err
@@ -257,9 +282,9 @@ func (y *layers) matrix(rows, cols int, use compute.Use, positive bool) *compute
 		key[2] = 1
 	}
 	if y.data[key] == nil {
-		y.data[key] = weightsOf(rows, cols, positive)
+		y.data[key] = weightsOf(y.typ, rows, cols, positive)
 	}
-	return y.take(compute.Source{Name: "weights", Type: layerType, Rows: rows, Cols: cols, Data: y.data[key]}, use)
+	return y.take(compute.Source{Name: "weights", Type: y.typ, Rows: rows, Cols: cols, Data: y.data[key]}, use)
 }
 
 // ones returns a norm's weights.
@@ -285,10 +310,10 @@ func rowsOf(t quant.Type, rows, cols int, value float32) []byte {
 }
 
 // weightsOf returns random weights; their products with ones stay near one.
-func weightsOf(rows, cols int, positive bool) []byte {
+func weightsOf(t quant.Type, rows, cols int, positive bool) []byte {
 	const distinct = 16 // rows, which repeat
 	rng := rand.New(rand.NewPCG(1, 2))
-	row, size := make([]float32, cols), layerType.RowBytes(cols)
+	row, size := make([]float32, cols), t.RowBytes(cols)
 	data := make([]byte, rows*size)
 	for i := range min(rows, distinct) {
 		for j := range row {
@@ -297,7 +322,7 @@ func weightsOf(rows, cols int, positive bool) []byte {
 				row[j] = -row[j]
 			}
 		}
-		quant.Encode(layerType, data[i*size:][:size], row)
+		quant.Encode(t, data[i*size:][:size], row)
 	}
 	for at := distinct * size; at < len(data); at *= 2 {
 		copy(data[at:], data[:at])
@@ -311,7 +336,7 @@ const normEps = 1e-5
 // attention returns the attention of layers, with few positions in the cache.
 func (y *layers) attention() (bytes float64, ops []func(compute.Verbs)) {
 	e, head := y.shape.embd, y.shape.embd/y.shape.heads
-	bytes = float64(4 * e * layerType.RowBytes(e))
+	bytes = float64(4 * e * y.typ.RowBytes(e))
 	n := y.count(bytes)
 	h, q, k, v, out := y.tensor(1, e), y.tensor(1, e), y.tensor(1, e), y.tensor(1, e), y.tensor(1, e)
 	norm := y.ones(e)
@@ -342,7 +367,7 @@ func (y *layers) attention() (bytes float64, ops []func(compute.Verbs)) {
 // dense returns feed-forward layers that compute every neuron.
 func (y *layers) dense() (bytes float64, ops []func(compute.Verbs)) {
 	e, f := y.shape.embd, y.shape.ff
-	bytes = float64(2*f*layerType.RowBytes(e) + e*layerType.RowBytes(f))
+	bytes = float64(2*f*y.typ.RowBytes(e) + e*y.typ.RowBytes(f))
 	most, mostGate, mostUp, norm := y.tensor(together, e), y.tensor(together, f), y.tensor(together, f), y.ones(e)
 	for range y.count(bytes) {
 		wg, wu, wd := y.matrix(f, e, compute.Dense, false), y.matrix(f, e, compute.Dense, false), y.matrix(e, f, compute.Dense, false)
@@ -376,8 +401,8 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 	e, f, r := y.shape.embd, y.shape.ff, y.shape.rank
 	p = predicted{hid: hid, out: out, fc1: y.matrix(r, e, compute.Dense, true)}
 	rng := rand.New(rand.NewPCG(1, seed))
-	size := layerType.RowBytes(r)
-	yes, no, data := rowsOf(layerType, 1, r, 1), rowsOf(layerType, 1, r, -1), make([]byte, f*size)
+	size := y.typ.RowBytes(r)
+	yes, no, data := rowsOf(y.typ, 1, r, 1), rowsOf(y.typ, 1, r, -1), make([]byte, f*size)
 	for i := range f {
 		row := no
 		if rng.IntN(100) < share {
@@ -385,7 +410,7 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 		}
 		copy(data[i*size:], row)
 	}
-	p.fc2 = y.take(compute.Source{Name: "predictor", Type: layerType, Rows: f, Cols: r, Data: data}, compute.Dense)
+	p.fc2 = y.take(compute.Source{Name: "predictor", Type: y.typ, Rows: f, Cols: r, Data: data}, compute.Dense)
 	if y.err == nil {
 		p.set, y.err = y.d.Set(1, f)
 	}
@@ -394,7 +419,7 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 
 // predictor returns only predictors. They find half of the neurons active.
 func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
-	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
+	bytes = float64(y.shape.rank*y.typ.RowBytes(y.shape.embd) + y.shape.ff*y.typ.RowBytes(y.shape.rank))
 	hid, out := y.tensor(1, y.shape.rank), y.tensor(1, y.shape.ff)
 	for l := range y.count(bytes) {
 		p, _ := y.predictorOf(50, uint64(l), hid, out)
@@ -403,16 +428,14 @@ func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	return bytes, ops
 }
 
-// Sparse layers are few, because all of their neurons are in memory and each is timed with several sets.
-const (
-	sparseLayers = 6
-	sparseSets   = 3
-)
+// sparseSets is the least number of sets that sparse layers are timed with, so that caches do not hold their rows. The
+// layers are few, because all of their neurons are in memory.
+const sparseSets = 18
 
-// neurons returns the weights of sparse feed-forward layers.
-func (y *layers) neurons() (all []compute.SparseWeights) {
+// neurons returns the weights of sparse feed-forward layers with about that many bytes together.
+func (y *layers) neurons(bytes int64) (all []compute.SparseWeights) {
 	e, f := y.shape.embd, y.shape.ff
-	for range sparseLayers {
+	for range min(max(2, int(bytes)/(3*f*y.typ.RowBytes(e))), mostLayers) {
 		all = append(all, compute.SparseWeights{
 			Gate: y.matrix(f, e, compute.Rows, true), Up: y.matrix(f, e, compute.Rows, true), Down: y.matrix(f, e, compute.Rows, false),
 			Act: compute.Activation{Kind: compute.ReLU},
@@ -421,12 +444,13 @@ func (y *layers) neurons() (all []compute.SparseWeights) {
 	return all
 }
 
-// sparse returns feed-forward layers that compute share percent of their neurons. Their sets are made beforehand.
+// sparse returns feed-forward layers that compute share percent of their neurons, and the bytes that each reads. Their
+// sets are made beforehand.
 func (y *layers) sparse(weights []compute.SparseWeights, share int) (bytes float64, ops []func(compute.Verbs)) {
 	h, out, norm := y.tensor(1, y.shape.embd), y.tensor(1, y.shape.embd), y.ones(y.shape.embd)
 	hid, logits := y.tensor(1, y.shape.rank), y.tensor(1, y.shape.ff)
-	neurons := 0
-	for i := range sparseSets * len(weights) {
+	neurons, row := 0, y.typ.RowBytes(y.shape.embd)
+	for i := range max(sparseSets, len(weights)) {
 		w := weights[i%len(weights)]
 		p, active := y.predictorOf(share, uint64(i), hid, logits)
 		neurons += active
@@ -440,5 +464,9 @@ func (y *layers) sparse(weights []compute.SparseWeights, share int) (bytes float
 			b.Add(y.x, out)
 		})
 	}
-	return float64(3*neurons*layerType.RowBytes(y.shape.embd)) / float64(max(len(ops), 1)), ops
+	active := float64(neurons) / float64(max(len(ops), 1))
+	if len(weights) > 0 && weights[0].EveryRow > 0 {
+		return (2*float64(y.shape.ff) + active) * float64(row), ops
+	}
+	return 3 * active * float64(row), ops
 }

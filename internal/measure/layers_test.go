@@ -6,14 +6,15 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // tinyLayers are timed in milliseconds.
 func tinyLayers() layerTrial {
 	return layerTrial{
-		small: layerShape{embd: 64, ff: 128, heads: 2, rank: 32},
-		large: layerShape{embd: 256, ff: 512, heads: 4, rank: 64, shares: []int{5, 20}},
-		bytes: 1 << 18,
+		small: layerShape{embd: 256, ff: 256, heads: 2, rank: 256},
+		large: layerShape{embd: 512, ff: 512, heads: 4, rank: 256, shares: []int{5, 20}},
+		bytes: 1 << 18, neurons: 1 << 18, everyRow: true,
 	}
 }
 
@@ -40,8 +41,8 @@ func TestSparseLayers(t *testing.T) {
 	}
 	defer d.Close()
 	on := tinyLayers()
-	y := newLayers(d, on.large, on.bytes)
-	weights := y.neurons()
+	y := newLayers(d, on.large, layerType, on.bytes)
+	weights := y.neurons(on.neurons)
 	for i := range weights {
 		weights[i].Count = &compute.NeuronCount{}
 	}
@@ -64,5 +65,22 @@ func TestSparseLayers(t *testing.T) {
 		if math.Abs(of-float64(share)/100) > 0.01 || math.Abs(3*row-bytes) > 1 {
 			t.Errorf("%d %%: a layer computes %.3f of its neurons and is said to read %.1f bytes, want %.1f", share, of, bytes, 3*row)
 		}
+	}
+}
+
+// TestSpeedsOf: neurons have the rates of their type, or of the measured type with the nearest number of bytes.
+func TestSpeedsOf(t *testing.T) {
+	rate := func(read float64) placement.Rate { return placement.Rate{Read: read} }
+	c := GPU{
+		Speeds:  &placement.Speeds{Dense: rate(9), Sparse: rate(1), EveryRow: rate(10)},
+		Neurons: map[string]Neurons{"Q8_0": {rate(2), rate(20)}, "F16": {rate(3), rate(30)}},
+	}
+	for name, want := range map[string]float64{"Q4_0": 1, "Q5_K": 1, "Q8_0": 2, "Q6_K": 2, "F16": 3, "BF16": 3, "F32": 3, "": 1} {
+		if s := c.SpeedsOf(name); s.Sparse.Read != want || s.EveryRow.Read != 10*want || s.Dense.Read != 9 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if c.Speeds = nil; c.SpeedsOf("F16") != nil {
+		t.Error("speeds of a GPU that was not measured")
 	}
 }

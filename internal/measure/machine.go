@@ -101,7 +101,7 @@ func Kernels() string { return cpu.Kernels() }
 // be measured has the reason in Lacks. TakeKernels measures kernels.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := This(found)
-	left, done := int64(ramSteps(m.Cores)+productSteps+speedSteps+gpuSteps*len(found)), int64(0)
+	left, done := int64(ramSteps(m.Cores)+productSteps+speedSteps+gpuSteps()*len(found)), int64(0)
 	step := func() {
 		done, left = done+1, left-1
 		if progress != nil {
@@ -125,7 +125,7 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		if err := ctx.Err(); err != nil {
 			return m, err
 		}
-		m.GPUs[i].take(ctx, &found[i], usualLayers(gpuLayers, 0), step)
+		m.GPUs[i].take(ctx, &found[i], usualLayers(gpuLayers, 0, true), step)
 	}
 	if err := m.measureSpeeds(ctx, step); err != nil {
 		return m, err
@@ -146,7 +146,7 @@ func (m *Machine) measureSpeeds(ctx context.Context, step func()) error {
 		threads, gap = max(1, threads-1), idleBeforeCold
 	}
 	bytes := min(max(2*int64(hw.Detect().L3All), leastCPULayers), mostCPULayers)
-	measured, err := speeds(ctx, func() (compute.Device, error) { return cpu.New(cpu.Options{Threads: threads, ThreadsBatch: threads}) }, usualLayers(bytes, gap), step)
+	measured, err := speeds(ctx, func() (compute.Device, error) { return cpu.New(cpu.Options{Threads: threads, ThreadsBatch: threads}) }, usualLayers(bytes, gap, false), step)
 	if err != nil {
 		return fmt.Errorf("measuring a model's layers on the CPU: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -65,16 +66,17 @@ func TestGPUs(t *testing.T) {
 	} {
 		got, steps := GPU{ID: id}, 0
 		got.take(t.Context(), &c.found, tinyLayers(), func() { steps++ })
-		if measured := got.Speeds != nil; measured != (name == "good") {
+		if measured := got.Speeds != nil && len(got.Neurons) == len(neuronTypes()); measured != (name == "good") {
 			t.Errorf("%s: layers measured: %t", name, measured)
 		}
 		got.Speeds = nil
-		if got != c.want || steps > gpuSteps || name == "good" && steps != gpuSteps {
+		got.Neurons = nil
+		if !reflect.DeepEqual(got, c.want) || steps > gpuSteps() || name == "good" && steps != gpuSteps() {
 			t.Errorf("%s: %+v after %d steps, want %+v", name, got, steps, c.want)
 		}
 	}
-	if closed != 6 { // the good one is opened for each shape of layers, too
-		t.Errorf("%d of 6 opened GPUs were closed", closed)
+	if want := 4 + 2*(1+len(neuronTypes())); closed != want { // the good one is opened for each shape of layers in each type, too
+		t.Errorf("%d of %d opened GPUs were closed", closed, want)
 	}
 	software := GPU{ID: ID{Software: true}, Read: 1e10}
 	if software.Usable() || (&GPU{ID: ID{Spare: true}, Read: 1e10}).Usable() || (&GPU{Lacks: "x"}).Usable() || !(&GPU{Read: 1e10}).Usable() {
@@ -141,7 +143,7 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Of(context.Background(), path, found, func(_, _ int64) { t.Error("measured what was kept") })
-	if err != nil || got.Best().Stream != 46e9 || got.GPUs[0] != m.GPUs[0] {
+	if err != nil || got.Best().Stream != 46e9 || !reflect.DeepEqual(got.GPUs[0], m.GPUs[0]) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, other := range map[string][]Found{
@@ -170,7 +172,14 @@ func TestCache(t *testing.T) {
 	if kept, err := WithKernels(t.Context(), path, found, nil); err != nil || !slices.EqualFunc(kept.Kernels, m.Kernels, func(a, b Kernel) bool { return a.Chosen == b.Chosen }) {
 		t.Errorf("kernels that were kept are measured again: %v", err)
 	}
-	m.Speeds = nil // as versions wrote it that did not measure layers
+	m.GPUs[0].Speeds = m.Speeds // as versions wrote it that did not measure every row
+	if err := m.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := Cached(path, found); ok {
+		t.Error("a machine whose GPU was not measured with every row is not measured anew")
+	}
+	m.Speeds, m.GPUs[0].Speeds = nil, nil // as versions wrote it that did not measure layers
 	if err := m.Write(path); err != nil {
 		t.Fatal(err)
 	}

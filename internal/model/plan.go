@@ -29,10 +29,10 @@ func (m *Model) layerPlan(i int, storage []int) nn.LayerPlan {
 // neuronPlan returns how layer i's feed-forward layer is computed, which may be its shared experts.
 func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 	mode := m.LayerMode(i)
-	n := nn.NeuronPlan{ByNeuron: mode != Off, Transposed: m.Transposed, Prior: m.neuronPrior(i), Predictor: nn.PredictorPlan{Held: m.Predictors}}
+	n := nn.NeuronPlan{ByNeuron: mode != Off, Transposed: m.Transposed, Predictor: nn.PredictorPlan{Held: m.Predictors}}
 	if m.onDisk {
 		n.Disk, n.DiskGates = m.NeuronsOnDisk(i)
-		n.Bundle = m.bundle
+		n.Bundle, n.Prior = m.bundle, m.neuronPrior(i)
 	}
 	if m.orders != nil {
 		n.Order = m.orders[i]

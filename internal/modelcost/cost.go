@@ -87,6 +87,9 @@ func (n *neurons) units(mode model.SparseMode) placement.Units {
 	if first == 0 {
 		first, rest = n.up, n.down
 	}
+	if mode == model.Predict || mode == model.Exact && n.gate > 0 { // exact reads all rows of a single matrix in any case
+		u.Rows = n.gate + n.up
+	}
 	switch mode {
 	case model.Exact:
 		u.Always = first

@@ -19,10 +19,10 @@ type FFN struct {
 	Inner Norm     // [n_ff] of what Down reads, or none
 	TopK  *float32 // gates become max(0, gate - mean - TopK·σ) of their row before the activation; nil: they stay as they are
 
-	ByNeuron bool    // Forward computes chosen neurons, by SparseFFN
-	Share    float32 // of the neurons on a GPU, that a token is expected to need on average; 0: unknown
-	Divided  bool    // some neurons are on a GPU and some in RAM
-	OnDisk   bool    // neurons that are not on a GPU stay on disk
+	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
+	EveryRow int  // see compute.Place
+	Divided  bool // some neurons are on a GPU and some in RAM
+	OnDisk   bool // neurons that are not on a GPU stay on disk
 
 	Predictor Predictor // or none
 	Count     compute.NeuronCount
@@ -137,7 +137,7 @@ func (f *FFN) byNeuron(p *Pass, residual, x compute.Tensor) compute.Tensor {
 // Weights returns the layer's weights by neuron.
 func (f *FFN) Weights() compute.SparseWeights {
 	return compute.SparseWeights{
-		Gate: f.Gate.W, Up: f.Up.W, Down: f.Down.W, UpBias: f.Up.B, DownBias: f.Down.B, Act: f.Act, Cut: f.TopK, Count: &f.Count, Bins: &f.Bins, Share: f.Share,
+		Gate: f.Gate.W, Up: f.Up.W, Down: f.Down.W, UpBias: f.Up.B, DownBias: f.Down.B, Act: f.Act, Cut: f.TopK, Count: &f.Count, Bins: &f.Bins, EveryRow: f.EveryRow,
 	}
 }
 

@@ -84,11 +84,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 		hot = 0
 	}
 	f.Divided = hot > 0 && hot < s.Neurons
-	if used := plan.Prior; suffix == "" && hot <= len(used) {
-		for _, share := range used[:hot] {
-			f.Share += float32(share / float64(hot))
-		}
-	}
+	f.EveryRow = b.plan.Place.EveryRow
 	f.ByNeuron = plan.ByNeuron && !f.Whole() || plan.Transposed || f.Divided
 	onDisk := plan.Disk && role == OfNeurons && plan.Transposed && !f.Whole() && !b.outline
 	gatesOnDisk := onDisk && plan.DiskGates

@@ -32,7 +32,7 @@ type NeuronPlan struct {
 	Disk       bool         // neurons in RAM stay on disk if the file holds them as rows, and RAM caches the most used
 	Bundle     *bundle.File // file with the rows of neurons on disk; nil: they are read from the model's file
 	DiskGates  bool         // the matrix that says which neurons are active, gate or else up, also stays on disk
-	Prior      []float64    // [n_ff] share of tokens expected to use each neuron; nil: unknown
+	Prior      []float64    // [n_ff] share of tokens expected to use each neuron on disk; nil: unknown
 }
 
 // PredictorPlan says how neurons are predicted.

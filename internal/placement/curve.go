@@ -7,11 +7,11 @@ type curve struct {
 	y    *Layer
 	gpu  int
 	n    int
-	hot  []float64 // [n+1] seconds of the first k units on the GPU
+	hot  []float64 // [n+1] seconds of the first k units on the GPU, their start included
 	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
 
-	hotStart, coldStart float64 // seconds that units take to start on the GPU, and in RAM, if there are any
-	most                int     // the hot count beyond which more on the GPU makes the layer slower
+	coldStart float64 // seconds that units take to start in RAM, if there are any
+	most      int     // the hot count beyond which more on the GPU makes the layer slower
 }
 
 // like is c for another layer of the same units.
@@ -22,15 +22,18 @@ func (c curve) like(y *Layer) curve {
 
 // same reports whether the units of two layers are the same ones, as in described models, where the layers share them.
 func (u *Units) same(v *Units) bool {
-	return u.Size == v.Size && u.Always == v.Always && u.InOrder == v.InOrder && u.Stay == v.Stay && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
+	return u.Size == v.Size && u.Always == v.Always && u.Rows == v.Rows && u.InOrder == v.InOrder && u.Stay == v.Stay && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
 }
 
 func newCurve(y *Layer, on *Machine, gpu int) curve {
 	u, g, host := &y.Units, on.GPUs[gpu].speeds(), on.speeds()
 	n := len(u.Sometimes)
-	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), hotStart: g.units(u).Start, coldStart: host.units(u).Start}
+	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), coldStart: host.units(u).Start}
+	var needed, every float64
 	for i, b := range u.Sometimes {
-		c.hot[i+1] = c.hot[i] + u.seconds(b, &g)
+		once, whole := u.step(b, 1, &g)
+		needed, every = needed+once, every+whole
+		c.hot[i+1], _ = g.faster(u, needed, every)
 		c.cold[i+1] = c.cold[i] + u.seconds(b, &host) + on.stays(u, b)
 	}
 	c.most = sort.Search(n, func(k int) bool { return c.onGPU(k) >= c.inRAM(k) })
@@ -44,12 +47,7 @@ func newCurve(y *Layer, on *Machine, gpu int) curve {
 func (c *curve) units(k int) float64 { return max(c.onGPU(k), c.inRAM(k)) }
 
 // onGPU returns the time of the first k units on the GPU.
-func (c *curve) onGPU(k int) float64 {
-	if k == 0 {
-		return 0
-	}
-	return c.hotStart + c.hot[k]
-}
+func (c *curve) onGPU(k int) float64 { return c.hot[k] }
 
 // inRAM returns the time of the other units in RAM.
 func (c *curve) inRAM(k int) float64 {

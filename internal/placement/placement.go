@@ -37,6 +37,7 @@ type Layer struct {
 type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
+	Rows      int64     // bytes of each unit's gate and up rows, if a GPU may read those of all units instead of what is needed; 0: it may not
 	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whatever their neighbours: experts
 	Guessed   bool      // an earlier layer predicts which of them a token will use
 	Stay      bool      // units that do not fit into RAM may stay on the disk, except Always
@@ -78,8 +79,9 @@ func (r Rate) seconds(bytes float64) float64 {
 type Speeds struct {
 	Attention Rate `json:"attention"` // with the norm before it
 	Predictor Rate `json:"predictor"`
-	Dense     Rate `json:"dense"`  // units that are read whole, in order, and the head
-	Sparse    Rate `json:"sparse"` // of units that a token reads only some of
+	Dense     Rate `json:"dense"`              // units that are read whole, in order, and the head
+	Sparse    Rate `json:"sparse"`             // of units that a token reads only some of
+	EveryRow  Rate `json:"every_row,omitzero"` // of neurons, if the gate and up rows of all are read and the down columns of active ones; 0: the processor has no such way
 	// Each is the time that each token of a step beyond the first adds for a byte of weights, in seconds; 0: not measured.
 	Each float64 `json:"each,omitempty"`
 }
@@ -90,6 +92,9 @@ func (s *Speeds) Check() error {
 		if !(r.Start >= 0) || !(r.Read > 0) || math.IsInf(r.Read, 1) || math.IsInf(r.Start, 1) {
 			return fmt.Errorf("a part of a layer that takes %g s and reads %g bytes/s", r.Start, r.Read)
 		}
+	}
+	if r := s.EveryRow; r != (Rate{}) && (!(r.Start >= 0) || !(r.Read > 0) || math.IsInf(r.Read, 1) || math.IsInf(r.Start, 1)) {
+		return fmt.Errorf("rows of all neurons that take %g s and are read at %g bytes/s", r.Start, r.Read)
 	}
 	if !(s.Each >= 0) || math.IsInf(s.Each, 1) {
 		return fmt.Errorf("a further token that takes %g s for a byte", s.Each)
@@ -157,7 +162,7 @@ func (m *Model) Check() error {
 	for l := range m.Layers {
 		y := &m.Layers[l]
 		u := &y.Units
-		if y.Attention < 0 || y.Expanded < 0 || y.KV < 0 || y.Predictor < 0 || u.Size < 0 || u.Always < 0 || u.Always > u.Size || m.Head < 0 {
+		if y.Attention < 0 || y.Expanded < 0 || y.KV < 0 || y.Predictor < 0 || u.Size < 0 || u.Always < 0 || u.Always > u.Size || u.Rows < 0 || u.Rows > u.Size || m.Head < 0 {
 			return fmt.Errorf("layer %d: sizes cannot be negative, nor can more of a unit be read than it has", l)
 		}
 		last := math.Inf(1)

@@ -64,15 +64,21 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 			}
 			return s.Sparse.Start
 		}
+		var every float64
 		for i, b := range y.Units.Sometimes {
 			if i < p.Bound {
 				hot += unit(b, gpu)
+				down := b / float64(y.Units.Size-y.Units.Always) * float64(y.Units.Size-y.Units.Rows)
+				every += (float64(y.Units.Rows) + down) / gpu.EveryRow.Read
 			} else {
 				cold += unit(b, host)
 			}
 		}
 		if p.Bound > 0 {
 			hot += start(gpu)
+			if y.Units.Rows > 0 && gpu.EveryRow.Read > 0 {
+				hot = math.Min(hot, every+gpu.EveryRow.Start)
+			}
 		}
 		if p.Bound < len(y.Units.Sometimes) {
 			cold += start(host)
@@ -207,6 +213,7 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 		}
 		if r.IntN(2) == 0 {
 			y.Units.Always = y.Units.Size / 3
+			y.Units.Rows = 2 * y.Units.Always
 		}
 		y.Units.InOrder = r.IntN(4) == 0
 		top, exponent := r.Float64(), 2*r.Float64()
@@ -232,7 +239,7 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 // measured returns rates of operations for memory that reads so many bytes per second.
 func measured(r *rand.Rand, read float64) *Speeds {
 	rate := func() Rate { return Rate{Start: 5e-7 * r.Float64(), Read: read * (0.3 + 0.7*r.Float64())} }
-	return &Speeds{Attention: rate(), Predictor: rate(), Dense: rate(), Sparse: rate()}
+	return &Speeds{Attention: rate(), Predictor: rate(), Dense: rate(), Sparse: rate(), EveryRow: rate()}
 }
 
 // seed draws the same cases each time: the search is quick, not exact, and nothing bounds how far from the best it ends

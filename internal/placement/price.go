@@ -38,6 +38,12 @@ type Priced struct {
 // another processor than the layer before costs half of one. Tokens begin and end in RAM, and go from GPU to GPU
 // through it.
 func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
+	return priceStep(m, on, places, 1)
+}
+
+// priceStep returns the cost of a step of n tokens, each of another text. A weight is read once for all tokens that need
+// it, and each token beyond the first adds Speeds.Each.
+func priceStep(m *Model, on *Machine, places []compute.Place, n int) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
 	}
@@ -53,7 +59,7 @@ func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 		if at.Tier < compute.RAM || int(at.Tier) >= len(on.GPUs) || at.Bound < 0 || at.Bound > len(y.Units.Sometimes) {
 			return Plan{}, fmt.Errorf("layer %d: %d of %d units on GPU %d of %d", l, at.Bound, len(y.Units.Sometimes), at.Tier, len(on.GPUs))
 		}
-		p.Layers = append(p.Layers, price(y, on, at))
+		p.Layers = append(p.Layers, price(y, on, at, n))
 	}
 	p.fromDisk(m, on)
 	home := compute.RAM
@@ -166,8 +172,8 @@ func handOffs(attention, whole, predictorInRAM bool) float64 {
 	return 2
 }
 
-// price returns one layer by itself.
-func price(y *Layer, on *Machine, at compute.Place) Priced {
+// price returns one layer by itself, in a step of tokens.
+func price(y *Layer, on *Machine, at compute.Place, tokens int) Priced {
 	r := Priced{Place: at}
 	if at.Tier == compute.RAM {
 		at = compute.Place{Split: compute.Split{Tier: compute.RAM}}
@@ -177,33 +183,42 @@ func price(y *Layer, on *Machine, at compute.Place) Priced {
 	if at.Tier != compute.RAM {
 		gpu = on.GPUs[at.Tier].speeds()
 	}
-	read := func(bytes int64, onGPU bool, part func(*Speeds) Rate) {
+	read := func(weights, kv int64, onGPU bool, part func(*Speeds) Rate) {
+		s := &host
 		if onGPU {
-			r.VRAM += bytes
-			r.Dense += part(&gpu).seconds(float64(bytes))
-			return
+			s = &gpu
+			r.VRAM += weights + kv
+		} else {
+			r.RAM += weights + kv
 		}
-		r.RAM += bytes
-		r.Dense += part(&host).seconds(float64(bytes))
+		r.Dense += part(s).seconds(float64(weights+int64(tokens)*kv)) + float64(tokens-1)*s.Each*float64(weights)
 	}
-	read(y.Attention+y.KV, at.Attention, y.attention)
+	read(y.Attention, y.KV, at.Attention, y.attention)
 	if !at.Attention {
 		r.RAM += y.Expanded
 	}
-	read(y.Predictor, at.Predictor, func(s *Speeds) Rate { return s.Predictor })
+	read(y.Predictor, 0, at.Predictor, func(s *Speeds) Rate { return s.Predictor })
 	u := &y.Units
 	n := len(u.Sometimes)
 	if at.Bound > 0 {
-		r.HotTime = gpu.units(u).Start
-	}
-	for _, b := range u.Sometimes[:at.Bound] {
-		r.HotTime += u.seconds(b, &gpu)
+		var bytes, needed, every float64
+		for _, b := range u.Sometimes[:at.Bound] {
+			once, whole := u.step(b, tokens, &gpu)
+			bytes, needed, every = bytes+b, needed+once, every+whole
+		}
+		var everyRow bool
+		if r.HotTime, everyRow = gpu.faster(u, needed, every); everyRow {
+			r.EveryRow = 1
+		} else {
+			r.EveryRow = gpu.everyRowFrom(u, at.Bound, bytes)
+		}
 	}
 	if at.Bound < n {
 		r.ColdTime = host.units(u).Start
 	}
 	for _, b := range u.Sometimes[at.Bound:] {
-		r.ColdTime += u.seconds(b, &host)
+		needed, _ := u.step(b, tokens, &host)
+		r.ColdTime += needed
 	}
 	r.VRAM += u.Size * int64(at.Bound)
 	r.RAM += u.Size * int64(n-at.Bound)

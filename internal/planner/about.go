@@ -52,7 +52,7 @@ func (o *Outline) model() placement.Model {
 func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
 	of := o.model()
 	const row = 4096 // bytes of a neuron's row in a model of usual width
-	on := m.on(row)
+	on := m.on(row, "")
 	plan, err := placement.Solve(of, on)
 	if err != nil {
 		return 0, 0, err
@@ -79,7 +79,7 @@ func (m *Machine) AboutOnDisk(o Outline, free int64) (rate float64, err error) {
 		of.Layers[l].Units.Stay, of.Layers[l].Units.Kept = true, kept
 	}
 	const row = 4096 // as About's
-	on := m.on(row)
+	on := m.on(row, "")
 	on.Disk, on.RAM = m.diskRate(usualPiece), ramOf(uint64(free)).OnDisk-aboutBeside
 	plan, err := placement.Solve(of, on)
 	if err != nil || plan.Disk.Lacks > 0 {

@@ -121,8 +121,8 @@ func (m *Machine) Add(name string, memory int64, bandwidth float64) {
 	m.gpus = append(m.gpus, gpu{name: name, memory: memory, read: assumedRead * bandwidth, launch: assumedLaunch, handOff: assumedHandOff})
 }
 
-// on returns the machine in the form that placement takes, for a model with neurons' rows of that many bytes.
-func (m *Machine) on(rowBytes int) placement.Machine {
+// on returns the machine in the form that placement takes, for a model with neurons' rows of that many bytes and type.
+func (m *Machine) on(rowBytes int, of string) placement.Machine {
 	on := m.stated
 	if m.measured {
 		on = m.figures.Placement(rowBytes)
@@ -131,7 +131,7 @@ func (m *Machine) on(rowBytes int) placement.Machine {
 	for _, g := range m.gpus {
 		c := placement.GPU{Name: g.name, Read: g.read, Launch: g.launch, Budget: Budget(g.memory)}
 		if g.known != nil {
-			c.Speeds = g.known.Speeds
+			c.Speeds = g.known.SpeedsOf(of)
 		}
 		switch {
 		case g.software:
@@ -316,7 +316,7 @@ func (p *Planner) Solve() (Solution, error) { return p.solve(&p.cost) }
 // solve plans for b, which differs from the planner's cost in how often units are used, at most.
 func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 	m := p.machine
-	s := Solution{Machine: m.on(b.RowBytes)}
+	s := Solution{Machine: m.on(b.RowBytes, b.Type)}
 	notice := p.o.notice
 	if p.solved { // it was said
 		notice = func(string, ...any) {}

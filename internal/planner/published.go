@@ -99,7 +99,7 @@ func Simulate() ([]Simulation, error) {
 			return nil, err
 		}
 		b := shape.Cost(publishedContext, 0)
-		on := m.on(b.RowBytes)
+		on := m.on(b.RowBytes, b.Type)
 		for j := range on.GPUs {
 			if on.GPUs[j].Overhead, err = m.most(&b, j, hybrid.Streaming{}); err != nil {
 				return nil, err
@@ -163,7 +163,7 @@ func SimulateLarger() ([]Larger, error) {
 		}
 		m := Described(LargerRAM, LargerStream)
 		m.Add("RTX 4060", LargerGPU<<30, largerRead)
-		on := m.on(b.RowBytes)
+		on := m.on(b.RowBytes, b.Type)
 		if on.GPUs[0].Overhead, err = m.most(&b, 0, hybrid.Streaming{}); err != nil {
 			return nil, err
 		}

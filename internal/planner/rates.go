@@ -97,7 +97,7 @@ func alone(f *gguf.File, o Options) *Planner {
 
 // machineOf returns the machine with the GPUs of the plan, in its order.
 func (p *Planner) machineOf() placement.Machine {
-	m := p.machine.on(p.cost.RowBytes)
+	m := p.machine.on(p.cost.RowBytes, p.cost.Type)
 	all := m.GPUs
 	m.GPUs = nil
 	for _, j := range p.used {

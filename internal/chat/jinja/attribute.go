@@ -148,6 +148,8 @@ func (r *render) member(o Value, name string) (Value, error) {
 		}
 	case *loop:
 		return o.attribute(r, name)
+	case *cycler:
+		return o.attribute(name), nil
 	case *macro:
 		if name == "name" {
 			return o.node.name, nil

@@ -96,6 +96,8 @@ func (r *render) call(fn Value, c *call) (Value, error) {
 		return fn.call(c)
 	case *loop:
 		return fn.call(c)
+	case *joiner:
+		return fn.call(c)
 	case *Undefined:
 		return nil, fn.fault()
 	}

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -190,4 +191,35 @@ func roundInt(i *big.Int, precision int64) Value {
 		}
 	}
 	return normalInt(q.Mul(q, p))
+}
+
+func fileSizeFilter(c *call, a []Value) (Value, error) {
+	f, ok := float(a[0])
+	if s, isText := text(a[0]); isText {
+		f, ok = parseFloat(s)
+	}
+	if u, undefined := a[0].(*Undefined); undefined {
+		return nil, u.fault()
+	}
+	if !ok {
+		return nil, typeErrorf("a file size must be a number, not %s", typeName(a[0]))
+	}
+	base, suffix, first := 1000.0, "B", "k"
+	if given(a[1]) {
+		base, suffix, first = 1024, "iB", "K"
+	}
+	if f == 1 {
+		return "1 Byte", nil
+	}
+	if f < base {
+		return fmt.Sprintf("%d Bytes", int64(f)), nil
+	}
+	prefixes := []string{first, "M", "G", "T", "P", "E", "Z", "Y"}
+	unit := base
+	for i, p := range prefixes {
+		if unit *= base; f < unit || i == len(prefixes)-1 {
+			return fmt.Sprintf("%.1f %s%s", base*f/unit, p, suffix), nil
+		}
+	}
+	return nil, nil
 }

@@ -225,3 +225,18 @@ func sumFilter(c *call, a []Value) (Value, error) {
 	})
 	return sum, err
 }
+
+func randomFilter(c *call, a []Value) (Value, error) {
+	n, ok := length(a[0])
+	if !ok {
+		return nil, typeErrorf("object of type '%s' has no len()", typeName(a[0]))
+	}
+	if n == 0 {
+		return &Undefined{hint: "No random item, sequence was empty."}, nil
+	}
+	v, ok := element(a[0], c.r.now().UnixNano()%int64(n))
+	if !ok {
+		return nil, typeErrorf("'%s' object has no items to choose from", typeName(a[0]))
+	}
+	return v, nil
+}

@@ -10,6 +10,8 @@ var globals = map[string]Value{
 	"range":           fn("start / stop step", makeRange),
 	"dict":            rawFn(makeDict),
 	"namespace":       rawFn(makeNamespace),
+	"cycler":          rawFn(makeCycler),
+	"joiner":          fn("/ sep", makeJoiner),
 	"raise_exception": fn("message", raise),
 	"strftime_now":    fn("format", strftimeNow),
 }
@@ -104,4 +106,60 @@ func strftimeNow(c *call, a []Value) (Value, error) {
 		return nil, err
 	}
 	return strftime(c.r.now(), format), nil
+}
+
+// A cycler gives its items in turn.
+type cycler struct {
+	items []Value
+	pos   int
+}
+
+func makeCycler(c *call) (Value, error) {
+	if len(c.args) == 0 || c.named != nil {
+		return nil, typeErrorf("cycler needs at least one item")
+	}
+	return &cycler{items: c.args}, nil
+}
+
+func (c *cycler) attribute(name string) Value {
+	switch name {
+	case "current":
+		return c.items[c.pos]
+	case "next":
+		return fn("", func(*call, []Value) (Value, error) {
+			v := c.items[c.pos]
+			c.pos = (c.pos + 1) % len(c.items)
+			return v, nil
+		})
+	case "reset":
+		return fn("", func(*call, []Value) (Value, error) {
+			c.pos = 0
+			return None{}, nil
+		})
+	}
+	return nil
+}
+
+// A joiner gives nothing when first called, and its separator after that.
+type joiner struct {
+	sep  Value
+	used bool
+}
+
+func makeJoiner(_ *call, a []Value) (Value, error) {
+	if a[0] == nil {
+		return &joiner{sep: ", "}, nil
+	}
+	return &joiner{sep: a[0]}, nil
+}
+
+func (j *joiner) call(c *call) (Value, error) {
+	if len(c.args) > 0 || c.named != nil {
+		return nil, typeErrorf("a joiner takes no arguments")
+	}
+	if !j.used {
+		j.used = true
+		return "", nil
+	}
+	return j.sep, nil
 }

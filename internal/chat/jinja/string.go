@@ -61,6 +61,7 @@ var stringMethods = map[string]*method{
 	"casefold":     plain(func(s string) Value { return strings.ReplaceAll(strings.ToLower(s), "ß", "ss") }),
 	"capitalize":   plain(func(s string) Value { return capitalize(s) }),
 	"title":        plain(func(s string) Value { return titled(s) }),
+	"swapcase":     plain(func(s string) Value { return swapcase(s) }),
 	"strip":        onString("/ chars", strip(strings.TrimFunc)),
 	"lstrip":       onString("/ chars", strip(strings.TrimLeftFunc)),
 	"rstrip":       onString("/ chars", strip(strings.TrimRightFunc)),
@@ -84,7 +85,9 @@ var stringMethods = map[string]*method{
 	"ljust":        onString("width / fillchar", pad('<')),
 	"rjust":        onString("width / fillchar", pad('>')),
 	"zfill":        onString("width", zfill),
+	"expandtabs":   onString("/ tabsize", expandTabs),
 	"format":       {raw: func(c *call, s string) (Value, error) { return c.r.format(s, c.args, c.named) }},
+	"format_map":   onString("mapping", formatMap),
 	"isdigit":      every(unicode.IsDigit),
 	"isdecimal":    every(unicode.IsDigit),
 	"isnumeric":    every(unicode.IsNumber),
@@ -96,6 +99,7 @@ var stringMethods = map[string]*method{
 	"islower":      plain(func(s string) Value { return cased(s, unicode.IsLower, unicode.IsUpper) }),
 	"isupper":      plain(func(s string) Value { return cased(s, unicode.IsUpper, unicode.IsLower) }),
 	"istitle":      plain(func(s string) Value { return cased(s, unicode.IsUpper, nil) && titled(s) == s }),
+	"isidentifier": plain(func(s string) Value { return isIdentifier(s) }),
 }
 
 func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }
@@ -118,9 +122,27 @@ func titled(s string) string {
 	}, s)
 }
 
+func swapcase(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, s)
+}
+
 // cased reports whether s has a letter of one case and none of the other.
 func cased(s string, is, not func(rune) bool) bool {
 	return strings.IndexFunc(s, is) >= 0 && (not == nil || strings.IndexFunc(s, not) < 0)
+}
+
+func isIdentifier(s string) bool {
+	for i, r := range s {
+		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // wantText returns the string in v, or an error that names its purpose.
@@ -510,4 +532,45 @@ func zfill(c *call, s string, a []Value) (Value, error) {
 	}
 	s, err = c.r.padded(s, width-int64(len(sign)), "0", '>')
 	return sign + s, err
+}
+
+func expandTabs(c *call, s string, a []Value) (Value, error) {
+	size, err := wantInt(a[0], "tabsize", 8)
+	if err != nil {
+		return nil, err
+	}
+	if size > 0 {
+		if size > int64(c.r.memory) {
+			return nil, c.r.grow(-1)
+		}
+		if err := c.r.growTimes(strings.Count(s, "\t"), int(size)); err != nil {
+			return nil, err
+		}
+	}
+	var b strings.Builder
+	column := int64(0)
+	for _, r := range s {
+		switch r {
+		case '\t':
+			if size > 0 {
+				n := size - column%size
+				b.WriteString(strings.Repeat(" ", int(n)))
+				column += n
+			}
+			continue
+		case '\n', '\r':
+			column = -1
+		}
+		b.WriteRune(r)
+		column++
+	}
+	return b.String(), nil
+}
+
+func formatMap(c *call, s string, a []Value) (Value, error) {
+	d, ok := a[0].(*Dict)
+	if !ok {
+		return nil, typeErrorf("format_map needs a dict, not %s", typeName(a[0]))
+	}
+	return c.r.format(s, nil, d)
 }

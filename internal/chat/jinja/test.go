@@ -80,7 +80,7 @@ func known(table map[string]*function, v Value) bool {
 
 func callable(v Value) bool {
 	switch v.(type) {
-	case *function, *macro, *loop, *Undefined:
+	case *function, *macro, *loop, *joiner, *Undefined:
 		return true
 	}
 	return false

@@ -11,7 +11,7 @@ import (
 //	*List, *Tuple, *Dict, *Undefined
 //
 // and values that only templates make: ranges, dict views, iterators, namespaces, macros, functions and loops. Values
-// other than namespaces, iterators and the counters of loops never change once a template can see them, so
+// other than namespaces, iterators and the counters of loops and cyclers never change once a template can see them, so
 // one value may serve many renderings at once.
 type Value any
 
@@ -124,6 +124,10 @@ func typeName(v Value) string {
 		return "function"
 	case *loop:
 		return "LoopContext"
+	case *cycler:
+		return "Cycler"
+	case *joiner:
+		return "Joiner"
 	}
 	return "object"
 }

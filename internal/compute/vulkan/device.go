@@ -60,8 +60,7 @@ type Device struct {
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
-	every      *bool // whether sparse layers compute every row; nil: as timing says
-	turns      bool  // it is a processor, which takes a workgroup's invocations in turn: small ones are fast
+	turns      bool // it is a processor, which takes a workgroup's invocations in turn: small ones are fast
 
 	tally func(c *call, weight string, waits bool) // called for each dispatch of a device that counts, with the weight named last; may be nil
 }

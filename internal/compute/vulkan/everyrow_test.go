@@ -6,7 +6,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestEveryRow: a layer gives the same bytes and counts whether the gate and up rows of all neurons are computed or
@@ -19,7 +18,6 @@ func TestEveryRow(t *testing.T) {
 		{typ: quant.F32, tokens: 2, gated: true, apart: true},
 	}
 	on(t, nil, func(d *Device) {
-		defer func() { d.every = nil }()
 		for _, l := range layers {
 			l.predictor, l.n, l.ff, l.members, l.seed = l.typ, 96, 352, 400, 4
 			if l.all {
@@ -27,8 +25,8 @@ func TestEveryRow(t *testing.T) {
 			}
 			var outs [2][]float32
 			var counts [2]compute.NeuronCount
-			for i, every := range []bool{false, true} {
-				d.every = &every
+			for i, from := range []int{l.tokens + 1, l.tokens} {
+				l.everyRow = from
 				out, count := l.play(t, d)
 				outs[i], counts[i] = slices.Clone(out), count
 				d.reset()
@@ -42,45 +40,4 @@ func TestEveryRow(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestReadsEvery: the first layer of a shape and share is timed both ways, and a later device takes what was kept. A
-// share that nobody knows is not timed.
-func TestReadsEvery(t *testing.T) {
-	testenv.Thorough(t)
-	folder := t.TempDir()
-	w := &compute.SparseWeights{Up: &compute.Matrix{Type: quant.Q4_0, Rows: 320, Cols: 64}, Act: compute.Activation{Kind: compute.ReLU}, Share: 0.1}
-	w.Gate = w.Up
-	open := func() (*Device, *messages) {
-		d, messages := software(t, Options{Cache: folder})
-		d.long.timed = true
-		return d, messages
-	}
-	d, messages := open()
-	every := d.readsEvery(w, 2)
-	unknown := *w
-	unknown.Share = 0
-	if d.readsEvery(&unknown, 2) {
-		t.Error("every row is read where nobody knows how many are needed")
-	}
-	kept := loadTuned(d.pipelines.Beside("products", ".json"))
-	if len(kept.Found) != 1 || d.Used() != 0 {
-		t.Fatalf("kept is %v, and %d bytes are in use", kept.Found, d.Used())
-	}
-	for of, by := range kept.Found { // the other way
-		kept.keep(of, map[bool]string{true: "every row", false: "members' rows"}[!every])
-		if (by == "every row") != every {
-			t.Errorf("every row: %t, and %q is kept", every, by)
-		}
-	}
-	messages.check(t)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d, messages = open()
-	defer messages.check(t)
-	defer d.Close()
-	if d.readsEvery(w, 2) == every {
-		t.Error("what was kept is not taken")
-	}
 }

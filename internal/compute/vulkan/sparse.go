@@ -55,7 +55,7 @@ type sparse struct {
 // another Arithmetic take its products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
-	f.every = r.d.readsEvery(&w, min(r.single(x), fewRows))
+	f.every = w.EveryRow > 0 && r.single(x) >= w.EveryRow
 	if e := r.elected; e != nil && f.follows(e) && !f.every {
 		f.elected, r.elected = e, nil // before anything else is recorded
 	} else {

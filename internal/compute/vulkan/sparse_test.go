@@ -22,6 +22,7 @@ type layer struct {
 	all            bool // no set
 	predictor      quant.Type
 	apart          bool // the set is chosen in a segment of its own
+	everyRow       int  // see compute.Place
 	seed           uint64
 }
 
@@ -60,7 +61,7 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 	table := matrix(quant.F32, l.tokens, l.n, compute.Lookup)
 	fc1, fc2 := matrix(l.predictor, rank, l.n, compute.Dense), matrix(l.predictor, l.members, rank, compute.Dense)
 	var count compute.NeuronCount
-	w := compute.SparseWeights{Up: matrix(l.typ, l.ff, l.n, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}, Count: &count}
+	w := compute.SparseWeights{Up: matrix(l.typ, l.ff, l.n, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}, Count: &count, EveryRow: l.everyRow}
 	if l.gated {
 		w.Gate = matrix(l.typ, l.ff, l.n, compute.Rows)
 	}

@@ -27,6 +27,7 @@ func Machine(found []measure.Found) measure.Machine {
 		g := &m.GPUs[i]
 		if g.Lacks = found[i].Lacks; g.Lacks == "" {
 			g.Read, g.Upload, g.Download, g.HandOff, g.Launch, g.Speeds = gpuRead, gpuRead, gpuRead, 1e-4, 1e-4, even(gpuRead)
+			g.Speeds.EveryRow = g.Speeds.Dense
 		}
 	}
 	return m

@@ -49,13 +49,17 @@ func Details(out io.Writer, m *measure.Machine) {
 func speeds(out io.Writer, m *measure.Machine) {
 	fmt.Fprintln(out, "\nA token in a layer, in Q4_0: µs to start, and GB/s read from then on; what a further token of the same step takes:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tattention\t\tpredictor\t\tdense FFN\t\tsparse FFN\t\tfurther token\t")
+	fmt.Fprintln(w, "\tattention\t\tpredictor\t\tdense FFN\t\tsparse FFN\t\tevery row\t\tfurther token\t")
 	row := func(name string, s *placement.Speeds) {
 		if s == nil {
 			return
 		}
 		fmt.Fprintf(w, "%s\t", name)
-		for _, r := range []placement.Rate{s.Attention, s.Predictor, s.Dense, s.Sparse} {
+		for _, r := range []placement.Rate{s.Attention, s.Predictor, s.Dense, s.Sparse, s.EveryRow} {
+			if r == (placement.Rate{}) {
+				fmt.Fprint(w, "–\t–\t")
+				continue
+			}
 			fmt.Fprintf(w, "%.0f\t%.1f\t", 1e6*r.Start, r.Read/1e9)
 		}
 		fmt.Fprintf(w, "%.0f %%\t\n", 100*s.Each*s.Dense.Read)
