@@ -92,7 +92,7 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 	}
 }
 
-// cacheSlot is the place in the cache that StoreKV writes to.
+// cacheSlot is the place in the cache that StoreKV writes to and LoadKeys reads.
 type cacheSlot struct {
 	shape  compute.KVShape
 	tables [][]int32 // the step's sequences
@@ -102,14 +102,14 @@ type cacheSlot struct {
 // StoreKV writes keys and values to their tokens' positions.
 func (d *Device) StoreKV(o *compute.StoreKV) {
 	m := o.Cache.Mem.(*cache)
-	s := cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: m.k[o.Layer], v: m.v[o.Layer]}
-	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(o.K), cols: o.K.Cols, store: s, values: o.V}, o.K.Rows)
+	d.rows.slot = cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: m.k[o.Layer], v: m.v[o.Layer]}
+	d.rows.run(o, o.K.Rows, o.K.Cols)
 }
 
 // LoadKeys reads keys from their tokens' positions.
 func (d *Device) LoadKeys(o *compute.LoadKeys) {
-	s := cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: o.Cache.Mem.(*cache).k[o.Layer]}
-	d.rows.run(rowwiseArgs{verb: loadRows, x: floats(o.K), cols: o.K.Cols, store: s}, o.K.Rows)
+	d.rows.slot = cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: o.Cache.Mem.(*cache).k[o.Layer]}
+	d.rows.run(o, o.K.Rows, o.K.Cols)
 }
 
 // load reads token i's k [kv_heads·key].

@@ -35,7 +35,7 @@ func (d *Device) EmbedNGrams(o *compute.EmbedNGrams) {
 	if !o.Fits() {
 		panic("cpu: EmbedNGrams of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: ngramRows, dst: floats(o.Out), x: floats(o.Recent), cols: o.Out.Cols, table: o.Table, grams: o.How}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.Out.Cols)
 }
 
 // ReadGated sums the gated streams.
@@ -43,12 +43,12 @@ func (d *Device) ReadGated(o *compute.ReadGated) {
 	if !o.Fits() {
 		panic("cpu: ReadGated of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: readGatedRows, gated: *o, cols: o.X.Cols}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.X.Cols)
 }
 
 // readGated computes ReadGated of a row. It overwrites gate.
-func (r *rowwise) readGated(out, x, gate []float32) {
-	v, n := r.d.k, len(x)/len(out)
+func (d *Device) readGated(out, x, gate []float32) {
+	v, n := d.k, len(x)/len(out)
 	v.Activate(gate, gate, x, compute.Activation{Kind: compute.Logistic})
 	copy(out, gate)
 	for c := 1; c < n; c++ {
@@ -62,7 +62,7 @@ func (d *Device) MatchStreams(o *compute.MatchStreams) {
 	if !o.Fits() {
 		panic("cpu: MatchStreams of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: matchStreamsRows, match: *o, cols: o.Out.Cols}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.Out.Cols)
 }
 
 // matchStreams computes MatchStreams of row i.

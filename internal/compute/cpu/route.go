@@ -245,12 +245,6 @@ func finishWeights(weights []float32, how *compute.Routing) {
 	}
 }
 
-// GateRows multiplies each row by the gate of its logit.
-func (d *Device) GateRows(o *compute.GateRows) {
-	act := compute.Activation{Kind: o.Act}
-	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(o.X), cols: o.X.Cols, w: floats(o.Logits), act: act}, o.X.Rows)
-}
-
 // gated multiplies x by the sigmoid or the softplus of a logit.
 func gated(x []float32, logit float32, by compute.Nonlinearity) {
 	g := float64(logit)

@@ -5,72 +5,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// rowVerb is a verb that treats every token's row alone.
-type rowVerb int
-
-const (
-	rmsNormRows rowVerb = iota
-	layerNormRows
-	addRows
-	scaleRows
-	capRows
-	clampRows
-	copyRows
-	activateRows
-	rotateRows
-	convertRows
-	storeRows
-	loadRows
-	temperRows
-	topKRows
-	matchRows
-	multiplyRows
-	shiftRows
-	predictRows
-	correctRows
-	gateRowsRows
-	embedRows
-	residualRows
-	ngramRows
-	readGatedRows
-	matchStreamsRows
-)
-
-// rowwiseArgs are the operands of one call.
-type rowwiseArgs struct {
-	verb      rowVerb
-	dst, x    []float32 // [n, cols]; activateRows: dst and gate
-	up        []float32 // [n, cols] or nil
-	w, b      []float32 // [cols]; gateRowsRows: [n]
-	cols      int
-	eps       float32
-	factor    float32 // scaleRows; capRows: the limit; clampRows: the upper limit; topKRows: the deviations
-	low       float32 // clampRows: the lower limit
-	copied    *compute.CopyColumns
-	act       compute.Activation
-	headDim   int
-	rope      *compute.Rope
-	acts      []byte // [n, form.ActRow(cols)]
-	form      kernel.Form
-	values    compute.Tensor // storeRows: the values [n, kv_heads·value] for the keys x, or none; predictRows and correctRows: the modalities
-	streams   compute.Streams
-	active    int
-	how       compute.Temperature
-	store     cacheSlot
-	residuals *compute.AttendResiduals // for residualRows
-	table     *compute.Matrix          // for embedRows and ngramRows
-	grams     *compute.NGrams          // for ngramRows, with the last tokens as x
-	match     compute.MatchStreams
-	gated     compute.ReadGated
-}
-
-// rowwise runs row verbs. It uses the pool if there is enough work.
+// rowwise runs operations that treat every row alone. It uses the pool if there is enough work.
 type rowwise struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
-	a       rowwiseArgs
-	n       int
+	op      any // a compute.Op, or a *conversion
+	n       int // rows
 	size    int // rows of a chunk
+
+	conversion conversion
+	parts      compute.SoftCap // of parts of rows
+	slot       cacheSlot       // StoreKV's and LoadKeys's
+}
+
+// conversion brings rows into a form of kernels.
+type conversion struct {
+	x    compute.Tensor
+	form kernel.Form
+	acts []byte // [n, form.ActRow(cols)]
 }
 
 // serialElements bounds the elements that one core computes alone rather than with others: about a microsecond's work.
@@ -81,10 +33,11 @@ func (r *rowwise) init(d *Device) {
 	r.chunkFn = r.chunk
 }
 
-func (r *rowwise) run(a rowwiseArgs, n int) {
-	r.a, r.n = a, n
-	r.size = max(1, serialElements/4/max(a.cols, 1))
-	if n*a.cols <= serialElements {
+// run does op with n rows of cols elements.
+func (r *rowwise) run(op any, n, cols int) {
+	r.op, r.n = op, n
+	r.size = max(1, serialElements/4/max(cols, 1))
+	if n*cols <= serialElements {
 		r.size = max(n, 1)
 	}
 	r.d.pool.Run((n+r.size-1)/r.size, r.chunkFn)
@@ -96,113 +49,103 @@ func (r *rowwise) chunk(chunk, _ int) {
 	}
 }
 
+// row does the operation for row i.
 func (r *rowwise) row(i int) {
-	a, v := &r.a, r.d.k
-	cut := func(s []float32) []float32 { return s[i*a.cols : (i+1)*a.cols] }
-	switch a.verb {
-	case rmsNormRows:
-		v.RMSNorm(cut(a.dst), cut(a.x), a.w, a.eps)
-	case layerNormRows:
-		v.LayerNorm(cut(a.dst), cut(a.x), a.w, a.b, a.eps)
-	case addRows:
-		v.Add(cut(a.dst), cut(a.x))
-	case scaleRows:
-		for j, x := range cut(a.x) {
-			cut(a.x)[j] = a.factor * x
+	d, v := r.d, r.d.k
+	switch o := r.op.(type) {
+	case *compute.RMSNorm:
+		v.RMSNorm(row(o.Dst, i), row(o.X, i), vector(o.W), o.Eps)
+	case *compute.LayerNorm:
+		v.LayerNorm(row(o.Dst, i), row(o.X, i), vector(o.W), vector(o.B), o.Eps)
+	case *compute.Add:
+		v.Add(row(o.Dst, i), row(o.X, i))
+	case *compute.Scale:
+		scaled(row(o.X, i), o.Factor)
+	case *compute.SoftCap:
+		kernel.SoftCap(row(o.X, i), o.Limit)
+	case *compute.Clamp:
+		x := row(o.X, i)
+		for j, v := range x {
+			x[j] = min(max(v, o.Low), o.High)
 		}
-	case capRows:
-		kernel.SoftCap(cut(a.x), a.factor)
-	case clampRows:
-		for j, x := range cut(a.x) {
-			cut(a.x)[j] = min(max(x, a.low), a.factor)
-		}
-	case copyRows:
-		dst, src, o := row(a.copied.Dst, i), row(a.copied.Src, i), a.copied
+	case *compute.CopyColumns:
+		dst, src := row(o.Dst, i), row(o.Src, i)
 		for k := range o.Count {
 			copy(dst[o.To.First+k*o.To.Step:][:o.Width], src[o.From.First+k*o.From.Step:])
 		}
-	case activateRows:
+	case *compute.Activate:
 		var up []float32
-		if a.up != nil {
-			up = cut(a.up)
+		if o.Up.Mem != nil {
+			up = row(o.Up, i)
 		}
-		v.Activate(cut(a.dst), cut(a.x), up, a.act)
-	case rotateRows:
-		cos, sin := r.d.turns.at(i)
-		if a.rope.First == 0 {
-			v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
-			return
-		}
-		for head := cut(a.x); len(head) > 0; head = head[a.headDim:] {
-			v.Rotate(head[a.rope.First:][:a.rope.Dims], a.rope.Dims, cos, sin, a.rope.Style)
-		}
-	case convertRows:
-		n := a.form.ActRow(a.cols)
-		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
-	case storeRows:
+		v.Activate(row(o.Dst, i), row(o.Gate, i), up, o.Act)
+	case *compute.RoPE:
+		d.rotate(row(o.X, i), o.HeadDim, o.Rope, i)
+	case *conversion:
+		n := o.form.ActRow(o.x.Cols)
+		v.Convert(o.form, o.acts[i*n:(i+1)*n], row(o.x, i))
+	case *compute.StoreKV:
 		var v []float32
-		if a.values.Mem != nil {
-			v = row(a.values, i)
+		if o.V.Mem != nil {
+			v = row(o.V, i)
 		}
-		r.d.store(&a.store, i, cut(a.x), v)
-	case loadRows:
-		r.d.load(&a.store, i, cut(a.x))
-	case temperRows:
-		scaled(cut(a.x), float32(a.how.Factor(int(r.d.p.Pos[i]))))
-	case topKRows:
-		aboveCut(cut(a.x), a.factor)
-	case matchRows:
-		matched(cut(a.dst), cut(a.x), a.eps)
-	case multiplyRows:
-		for j, v := range cut(a.x) {
-			cut(a.dst)[j] = v * a.w[j]
+		d.store(&r.slot, i, row(o.K, i), v)
+	case *compute.LoadKeys:
+		d.load(&r.slot, i, row(o.K, i))
+	case *compute.Temper:
+		scaled(row(o.X, i), float32(o.How.Factor(int(d.p.Pos[i]))))
+	case *compute.GaussianTopK:
+		aboveCut(row(o.X, i), o.Deviations)
+	case *compute.Match:
+		matched(row(o.X, i), row(o.Like, i), o.Floor)
+	case *compute.Multiply:
+		dst, w := row(o.Dst, i), vector(o.W)
+		for j, v := range row(o.X, i) {
+			dst[j] = v * w[j]
 		}
-	case shiftRows:
-		x := cut(a.dst)
-		for j, v := range a.b {
+	case *compute.Shift:
+		x := row(o.X, i)
+		for j, v := range vector(o.B) {
 			x[j] += v
 		}
-	case predictRows:
-		predicted(&a.streams, i, row(a.values, i), a.w)
-	case correctRows:
-		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
-	case gateRowsRows:
-		gated(cut(a.x), a.w[i], a.act.Kind)
-	case embedRows:
-		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
-	case residualRows:
-		r.d.residual(a.residuals, i)
-	case ngramRows:
-		out, n := cut(a.dst), len(a.grams.Factors)
-		for h := range a.grams.First {
-			unpackRow(a.table, out[h*a.table.Cols:][:a.table.Cols], a.grams.Row(a.x[i*n:][:n], h))
+	case *compute.AltUpPredict:
+		predicted(&o.X, i, row(o.M, i), vector(o.W))
+	case *compute.AltUpCorrect:
+		corrected(&o.X, i, row(o.Y, i), row(o.M, i), vector(o.W), o.Active)
+	case *compute.GateRows:
+		gated(row(o.X, i), row(o.Logits, i)[0], o.Act)
+	case *compute.Embed:
+		unpackRow(o.Table, row(o.Dst, i), int(d.p.Tokens[i]))
+	case *compute.AttendResiduals:
+		d.residual(o, i)
+	case *compute.EmbedNGrams:
+		out, recent := row(o.Out, i), row(o.Recent, i)
+		for h := range o.How.First {
+			unpackRow(o.Table, out[h*o.Table.Cols:][:o.Table.Cols], o.How.Row(recent, h))
 		}
-	case readGatedRows:
-		r.readGated(row(a.gated.Out, i), row(a.gated.X, i), row(a.gated.Gate, i))
-	case matchStreamsRows:
-		matchStreams(&a.match, i)
+	case *compute.ReadGated:
+		d.readGated(row(o.Out, i), row(o.X, i), row(o.Gate, i))
+	case *compute.MatchStreams:
+		matchStreams(o, i)
 	}
 }
 
-// RMSNorm normalises every row of x.
-func (d *Device) RMSNorm(o *compute.RMSNorm) {
-	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), cols: o.X.Cols, eps: o.Eps}, o.X.Rows)
-}
-
-// LayerNorm normalises every row of x.
-func (d *Device) LayerNorm(o *compute.LayerNorm) {
-	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), b: vector(o.B), cols: o.X.Cols, eps: o.Eps}, o.X.Rows)
-}
-
-// Add adds x to dst.
-func (d *Device) Add(o *compute.Add) {
-	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(o.Dst), x: floats(o.X), cols: o.X.Cols}, o.X.Rows)
-}
-
-// Scale multiplies every element of x by factor.
-func (d *Device) Scale(o *compute.Scale) {
-	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(o.X), cols: o.X.Cols, factor: o.Factor}, o.X.Rows)
-}
+func (d *Device) RMSNorm(o *compute.RMSNorm)           { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) LayerNorm(o *compute.LayerNorm)       { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Add(o *compute.Add)                   { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Scale(o *compute.Scale)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Clamp(o *compute.Clamp)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) CopyColumns(o *compute.CopyColumns)   { d.rows.run(o, o.Dst.Rows, o.Width*o.Count) }
+func (d *Device) Activate(o *compute.Activate)         { d.rows.run(o, o.Gate.Rows, o.Gate.Cols) }
+func (d *Device) Embed(o *compute.Embed)               { d.rows.run(o, o.Dst.Rows, o.Dst.Cols) }
+func (d *Device) Temper(o *compute.Temper)             { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) GaussianTopK(o *compute.GaussianTopK) { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Match(o *compute.Match)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Multiply(o *compute.Multiply)         { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Shift(o *compute.Shift)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) AltUpPredict(o *compute.AltUpPredict) { d.rows.run(o, o.M.Rows, o.X[0].Cols) }
+func (d *Device) AltUpCorrect(o *compute.AltUpCorrect) { d.rows.run(o, o.M.Rows, o.Y.Cols) }
+func (d *Device) GateRows(o *compute.GateRows)         { d.rows.run(o, o.X.Rows, o.X.Cols) }
 
 // SoftCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
 func (d *Device) SoftCap(o *compute.SoftCap) {
@@ -210,37 +153,16 @@ func (d *Device) SoftCap(o *compute.SoftCap) {
 	for part > serialElements/4 && part%2 == 0 {
 		part /= 2
 	}
-	d.rows.run(rowwiseArgs{verb: capRows, x: floats(o.X), cols: part, factor: o.Limit}, o.X.Rows*(o.X.Cols/part))
-}
-
-// Clamp brings every element of x into [low, high].
-func (d *Device) Clamp(o *compute.Clamp) {
-	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(o.X), cols: o.X.Cols, low: o.Low, factor: o.High}, o.X.Rows)
-}
-
-// CopyColumns copies ranges of columns.
-func (d *Device) CopyColumns(o *compute.CopyColumns) {
-	d.rows.run(rowwiseArgs{verb: copyRows, copied: o, cols: o.Width * o.Count}, o.Dst.Rows)
-}
-
-// Activate computes act(gate)·up.
-func (d *Device) Activate(o *compute.Activate) {
-	a := rowwiseArgs{verb: activateRows, dst: floats(o.Dst), x: floats(o.Gate), cols: o.Gate.Cols, act: o.Act}
-	if o.Up.Mem != nil {
-		a.up = floats(o.Up)
-	}
-	d.rows.run(a, o.Gate.Rows)
+	x := o.X
+	x.Rows, x.Cols = x.Rows*(x.Cols/part), part
+	d.rows.parts = compute.SoftCap{X: x, Limit: o.Limit}
+	d.rows.run(&d.rows.parts, x.Rows, part)
 }
 
 // RoPE rotates every head of x to its token's position.
 func (d *Device) RoPE(o *compute.RoPE) {
 	d.turns.prepare(o.Rope, d.p)
-	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(o.X), cols: o.X.Cols, headDim: o.HeadDim, rope: o.Rope}, o.X.Rows)
-}
-
-// Embed looks up each token's row.
-func (d *Device) Embed(o *compute.Embed) {
-	d.rows.run(rowwiseArgs{verb: embedRows, dst: floats(o.Dst), cols: o.Dst.Cols, table: o.Table}, o.Dst.Rows)
+	d.rows.run(o, o.X.Rows, o.X.Cols)
 }
 
 // AddPosition adds each position's row.
@@ -277,6 +199,18 @@ func (d *Device) Insert(o *compute.Insert) {
 // one.
 func (d *Device) Precede(o *compute.Precede) {
 	d.p.Precede(func(i int) []float32 { return row(o.Dst, i) }, func(i int) []float32 { return row(o.X, i) })
+}
+
+// rotate rotates every head of row i.
+func (d *Device) rotate(x []float32, headDim int, r *compute.Rope, i int) {
+	cos, sin := d.turns.at(i)
+	if r.First == 0 {
+		d.k.Rotate(x, headDim, cos, sin, r.Style)
+		return
+	}
+	for ; len(x) > 0; x = x[headDim:] {
+		d.k.Rotate(x[r.First:][:r.Dims], r.Dims, cos, sin, r.Style)
+	}
 }
 
 // rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.

@@ -80,9 +80,9 @@ func (f *sparseFFN) init(d *Device) {
 
 // Predict chooses the neurons that are always on and those with a logit that reaches the threshold.
 func (d *Device) Predict(o *compute.Predict) {
-	d.MatMul(&compute.MatMul{X: o.X, Products: compute.Products{{Out: o.Hidden, W: o.FC1}}})
-	d.Activate(&compute.Activate{Dst: o.Hidden, Gate: o.Hidden, Act: compute.Activation{Kind: compute.ReLU}})
-	d.MatMul(&compute.MatMul{X: o.Hidden, Products: compute.Products{{Out: o.Logits, W: o.FC2}}})
+	d.parts.MatMul(o.X, compute.Products{{Out: o.Hidden, W: o.FC1}})
+	d.parts.Activate(o.Hidden, o.Hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
+	d.parts.MatMul(o.Hidden, compute.Products{{Out: o.Logits, W: o.FC2}})
 	f := &d.sparse
 	f.s, f.always, f.logits, f.threshold = o.Set.Mem.(*set), o.Set.N-o.FC2.Rows, o.Logits, d.p.Threshold
 	d.pool.Run(o.Set.Rows, f.predictFn)
@@ -112,7 +112,7 @@ func (d *Device) SparseFFN(o *compute.SparseFFN) {
 	}
 	f.gates(x)
 	if w.Cut != nil {
-		d.GaussianTopK(&compute.GaussianTopK{X: f.view(&f.views[0], f.hidden), Deviations: *w.Cut})
+		d.parts.GaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
 	}
 	d.pool.Run(f.tokens, f.openFn)
 	if !f.bringOpen() {

@@ -6,46 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Temper scales queries by their position.
-func (d *Device) Temper(o *compute.Temper) {
-	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(o.X), cols: o.X.Cols, how: o.How}, o.X.Rows)
-}
-
-// GaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
-func (d *Device) GaussianTopK(o *compute.GaussianTopK) {
-	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(o.X), cols: o.X.Cols, factor: o.Deviations}, o.X.Rows)
-}
-
-// Match scales x's rows to the size of like's.
-func (d *Device) Match(o *compute.Match) {
-	d.rows.run(rowwiseArgs{verb: matchRows, dst: floats(o.X), x: floats(o.Like), cols: o.X.Cols, eps: o.Floor}, o.X.Rows)
-}
-
 // Slice copies columns.
 func (d *Device) Slice(o *compute.Slice) {
 	for i := range o.X.Rows {
 		copy(row(o.Dst, i), row(o.X, i)[o.From:][:o.Dst.Cols])
 	}
-}
-
-// Multiply multiplies every row by w.
-func (d *Device) Multiply(o *compute.Multiply) {
-	d.rows.run(rowwiseArgs{verb: multiplyRows, dst: floats(o.Dst), x: floats(o.X), w: vector(o.W), cols: o.X.Cols}, o.X.Rows)
-}
-
-// Shift adds b to every row.
-func (d *Device) Shift(o *compute.Shift) {
-	d.rows.run(rowwiseArgs{verb: shiftRows, dst: floats(o.X), b: vector(o.B), cols: o.X.Cols}, o.X.Rows)
-}
-
-// AltUpPredict mixes the streams.
-func (d *Device) AltUpPredict(o *compute.AltUpPredict) {
-	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(o.W), cols: o.X[0].Cols, streams: o.X, values: o.M}, o.M.Rows)
-}
-
-// AltUpCorrect adds y's difference from the active stream.
-func (d *Device) AltUpCorrect(o *compute.AltUpCorrect) {
-	d.rows.run(rowwiseArgs{verb: correctRows, x: floats(o.Y), w: vector(o.W), cols: o.Y.Cols, streams: o.X, values: o.M, active: o.Active}, o.M.Rows)
 }
 
 func scaled(x []float32, by float32) {
