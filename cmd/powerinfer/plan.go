@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -80,7 +78,7 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	cost, close, err := planned(c)
+	cost, path, close, err := planned(c)
 	defer close()
 	if err != nil {
 		return err
@@ -92,13 +90,15 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err := planSSD(c, m); err != nil {
 		return err
 	}
-	b, err := planSteps(c, cost, m, &o)
+	another := path == "" || c.IsSet("ssd") || c.IsSet("machine") || flags.IsDemo(c) // disk than this machine's
+	known := another || m.KnowDisk(path)
+	p, err := planSteps(c, cost, m, o)
 	if err != nil {
 		return err
 	}
-	d, err := planreport.New(b, m, o)
-	if err == nil && d.OnDisk() {
-		d, err = withDisk(ctx, c, d, b, m, o)
+	d, err := planreport.New(p)
+	if err == nil && d.OnDisk() && !known {
+		d, err = withDisk(ctx, d, p, path)
 	}
 	if err != nil {
 		return err
@@ -128,30 +128,30 @@ func plan(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// planned returns the cost of the model to plan for as a function of its steps' UBatch. close closes its file once the plan
-// is made.
-func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), close func(), err error) {
+// planned returns the cost of the model to plan for as a function of its steps' UBatch, and the path of its file; empty:
+// it is described. close closes the file once the plan is made.
+func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), path string, close func(), err error) {
 	close = func() {}
 	ctxSize := c.Int("ctx-size")
 	if ctxSize < 0 || ctxSize > 1<<30 {
-		return nil, close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
+		return nil, "", close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
 	}
 	o := engine.Options{Limits: engine.Limits{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}}
 	for name, v := range map[string]int{"batch-size": o.Batch, "ubatch-size": o.UBatch} {
 		if v < 0 || v > 1<<30 {
-			return nil, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+			return nil, "", close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
 	types, err := flags.ReadCacheTypes(c)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	if flags.DraftsBy(c, flags.DraftSimple) {
-		return nil, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", flags.DraftSimple)
+		return nil, "", close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", flags.DraftSimple)
 	}
 	drafts, err := flags.ReadDrafts(c)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	o.Drafts.Most, o.Drafts.Further = max(0, drafts), flags.DraftsBy(c, flags.DraftMTP)
 	largest := func(ubatch int) int {
@@ -161,10 +161,10 @@ func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), clo
 	}
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
-			return nil, close, errors.New("-m and --describe both name a model; give one")
+			return nil, "", close, errors.New("-m and --describe both name a model; give one")
 		}
 		if o.GuessesFurther() {
-			return nil, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
+			return nil, "", close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
 		}
 		if ctxSize == 0 {
 			ctxSize = diagnosis.Context
@@ -173,23 +173,23 @@ func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), clo
 		return func(ubatch int) (modelcost.Cost, error) {
 			of.UBatch = largest(ubatch)
 			return modelcost.Described(text, of)
-		}, close, nil
+		}, "", close, nil
 	}
 	mode, err := flags.ReadSparse(c)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	bound, err := flags.ReadBound(c)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	skip, err := flags.ReadLeaveOut(c, bound)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	f, err := openModel(c)
 	if err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	var head *gguf.File
 	close = func() {
@@ -204,7 +204,7 @@ func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), clo
 	}
 	so := session.Options{Engine: o}
 	if so.Draft, _, err = flags.ReadDraftModel(c); err != nil {
-		return nil, close, err
+		return nil, "", close, err
 	}
 	if head = so.OpenHeadBeside(f); head != nil {
 		of.Head, of.Further = head, true
@@ -215,66 +215,32 @@ func planned(c *cli.Command) (cost func(ubatch int) (modelcost.Cost, error), clo
 			err = config.CanGuessFurther()
 		}
 		if err != nil {
-			return nil, close, fmt.Errorf("--spec-type %s: %s: %w", flags.DraftMTP, f.Path, err)
+			return nil, "", close, fmt.Errorf("--spec-type %s: %s: %w", flags.DraftMTP, f.Path, err)
 		}
 	}
 	if path := c.String("stats"); path != "" {
 		if of.Stats, err = session.TakeStatistics(f, path, of.Activation); err != nil {
-			return nil, close, err
+			return nil, "", close, err
 		}
 	}
 	return func(ubatch int) (modelcost.Cost, error) {
 		of.UBatch = largest(ubatch)
 		return modelcost.Of(f, of)
-	}, close, nil
+	}, f.Path, close, nil
 }
 
-// planSteps returns the cost of a model with steps as long as the engine takes them, and sets in o how much of the
-// machine's RAM the model may take.
-func planSteps(c *cli.Command, cost func(ubatch int) (modelcost.Cost, error), m *planner.Machine, o *planner.Options) (b modelcost.Cost, err error) {
+// planSteps returns a planner for a model with steps as long as the engine takes them.
+func planSteps(c *cli.Command, cost func(ubatch int) (modelcost.Cost, error), m *planner.Machine, o planner.Options) (*planner.Planner, error) {
 	budget, err := flags.ReadRAM(c)
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	available := int64(math.MaxInt64)
-	if m.Memory > 0 {
-		available = int64(m.Memory)
-	}
-	room := engine.RoomIn(available, budget)
-	chosen := 0
+	e := engine.Options{Limits: engine.Limits{Batch: c.Int("batch-size")}}
+	e.RAM = budget
 	if c.IsSet("ubatch-size") {
-		chosen = c.Int("ubatch-size")
+		e.UBatch = c.Int("ubatch-size")
 	}
-	var e engine.Options
-	with := func(ubatch int) (*planner.Planner, error) {
-		if b, err = cost(ubatch); err != nil {
-			return nil, err
-		}
-		e = engine.Options{
-			Limits:  engine.Limits{Context: b.Context, Batch: c.Int("batch-size"), UBatch: ubatch, Sequences: b.Outputs},
-			Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode},
-		}
-		need, err := e.Least(b.File, placement.Layout{})
-		if err != nil {
-			return nil, err
-		}
-		if m.Memory > 0 || budget != nil {
-			o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
-		}
-		silent := *o
-		silent.Notice = nil // the report's planner tells the same
-		return planner.With(m, b, silent), nil
-	}
-	p, err := with(chosen)
-	if err != nil || e.Fits(b.File, placement.Layout{}, room.Whole) {
-		return b, err
-	}
-	short := e
-	_, step, err := session.LongSteps(&short, b.File, room, p, with)
-	if err == nil && step != e.UBatch { // long steps were tried in vain
-		_, err = with(step)
-	}
-	return b, err
+	return session.PlanOn(m, e, o, cost)
 }
 
 // planSSD adds the described SSD, if any, to m.
@@ -290,25 +256,19 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 	return nil
 }
 
-// withDisk plans d again with the speed of the disk of the model's file. Measuring takes some seconds, once. Other
-// machines and described models cannot be measured.
-func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b modelcost.Cost, m *planner.Machine, o planner.Options) (*planreport.Report, error) {
-	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || flags.IsDemo(c) {
-		return d, nil
+// withDisk plans d again with the speed of the disk of the file at path. Measuring takes some seconds, once.
+func withDisk(ctx context.Context, d *planreport.Report, p *planner.Planner, path string) (*planreport.Report, error) {
+	bar := progress.New("measuring the disk", progress.Runs)
+	err := p.Machine().MeasureDisk(ctx, path, bar.Set)
+	bar.Finish()
+	if err == nil {
+		return planreport.New(p.Anew())
 	}
-	if !m.KnowDisk(b.File.Path) {
-		bar := progress.New("measuring the disk", progress.Runs)
-		err := m.MeasureDisk(ctx, b.File.Path, bar.Set)
-		bar.Finish()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			screen.Note(fmt.Sprintf("the disk could not be measured: %v", err))
-			return d, nil
-		}
+	if ctx.Err() != nil {
+		return nil, err
 	}
-	return planreport.New(b, m, o)
+	screen.Note(fmt.Sprintf("the disk could not be measured: %v", err))
+	return d, nil
 }
 
 // planMachine returns the machine to plan for.

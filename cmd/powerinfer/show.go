@@ -159,7 +159,7 @@ func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error)
 	if err != nil {
 		return "", err
 	}
-	d, err := planreport.New(b, m, o)
+	d, err := planreport.New(planner.With(m, b, o))
 	if err != nil {
 		return "cannot be run here: " + screen.Error(err), nil
 	}

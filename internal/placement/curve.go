@@ -9,6 +9,7 @@ type curve struct {
 	n    int
 	hot  []float64 // [n+1] seconds of the first k units on the GPU, their start included
 	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
+	save []float64 // [n] seconds that unit k saves on the GPU if those before it are there
 
 	coldStart float64 // seconds that units take to start in RAM, if there are any
 	most      int     // the hot count beyond which more on the GPU makes the layer slower
@@ -28,7 +29,7 @@ func (u *Units) same(v *Units) bool {
 func newCurve(y *Layer, on *Machine, gpu int) curve {
 	u, g, host := &y.Units, on.GPUs[gpu].speeds(), on.speeds()
 	n := len(u.Sometimes)
-	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), coldStart: host.units(u).Start}
+	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), save: make([]float64, n), coldStart: host.units(u).Start}
 	var needed, every float64
 	for i, b := range u.Sometimes {
 		once, whole := u.step(b, 1, &g)
@@ -36,8 +37,11 @@ func newCurve(y *Layer, on *Machine, gpu int) curve {
 		c.hot[i+1], _ = g.faster(u, needed, every)
 		c.cold[i+1] = c.cold[i] + u.seconds(b, &host) + on.stays(u, b)
 	}
+	for k := range c.save {
+		c.save[k] = c.units(k) - c.units(k+1)
+	}
 	c.most = sort.Search(n, func(k int) bool { return c.onGPU(k) >= c.inRAM(k) })
-	if c.most > 0 && c.units(c.most-1) <= c.units(c.most) {
+	if c.most > 0 && c.save[c.most-1] <= 0 {
 		c.most--
 	}
 	return c
@@ -58,8 +62,10 @@ func (c *curve) inRAM(k int) float64 {
 }
 
 // worth returns how many units save at least price seconds a byte on the GPU; between 1 and most.
-func (c *curve) worth(price float64) int {
+func (c *curve) worth(price float64) int { return c.worthIn(price, 1, c.most) }
+
+// worthIn is worth if that is known to be from few to many.
+func (c *curve) worthIn(price float64, few, many int) int {
 	least := price * float64(c.y.Units.Size)
-	k := sort.Search(c.most, func(i int) bool { return c.units(i)-c.units(i+1) < least })
-	return max(k, 1)
+	return few + sort.Search(max(0, many-few), func(i int) bool { return c.save[few+i] < least })
 }

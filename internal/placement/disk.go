@@ -63,10 +63,7 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 		if !u.Stay || y.Bound == len(u.Sometimes) {
 			continue
 		}
-		uses := 0.0
-		for _, s := range u.shares(y.Bound, 1) {
-			uses += s
-		}
+		uses := u.uses(y.Bound)
 		misses := uses * (1 - d.Hits) * (1 - u.Left)
 		right, wrong := on.guesses(u, y.Dense, y.ColdTime, uses, misses)
 		y.ColdTime = on.waits(u, y.ColdTime+(right+wrong)*on.packing(u), uses, misses-right)
@@ -109,20 +106,31 @@ func marginal(shares []float64, slots int) float64 {
 // Used or Sometimes. Kept is for all units of a layer, so it is stretched over the units that are left, unless GPUs have
 // those used most. Of every few units, as every says, the middle one is returned.
 func (u *Units) shares(first, every int) (list []float64) {
-	n := len(u.Sometimes)
-	for i := every / 2; i < n-first; i += every {
-		switch {
-		case u.Kept != nil && !u.Follow:
-			list = append(list, u.Kept[i*n/(n-first)])
-		case u.Kept != nil:
-			list = append(list, u.Kept[first+i])
-		case u.Used != nil:
-			list = append(list, u.Used[first+i])
-		default:
-			list = append(list, min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always))))
-		}
+	for i := every / 2; i < len(u.Sometimes)-first; i += every {
+		list = append(list, u.share(first, i))
 	}
 	return list
+}
+
+// uses returns the sum of all shares from unit first on.
+func (u *Units) uses(first int) (sum float64) {
+	for i := range len(u.Sometimes) - first {
+		sum += u.share(first, i)
+	}
+	return sum
+}
+
+// share returns the share of tokens that use unit first+i.
+func (u *Units) share(first, i int) float64 {
+	switch n := len(u.Sometimes); {
+	case u.Kept != nil && !u.Follow:
+		return u.Kept[i*n/(n-first)]
+	case u.Kept != nil:
+		return u.Kept[first+i]
+	case u.Used != nil:
+		return u.Used[first+i]
+	}
+	return min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always)))
 }
 
 // mostShares is about the number of units that hits are predicted by, at most: the others of a layer's neurons are used

@@ -86,30 +86,45 @@ func (s *solver) fill(a assignment) (hot []int, seconds float64) {
 // divide sets the hot counts of the layers of split, which have one unit each already, from left bytes more, and
 // returns what stays.
 func (s *solver) divide(split []int, left int64, hot []int) int64 {
+	few, many, next := make([]int, len(split)), make([]int, len(split)), make([]int, len(split)) // worth at high, at low and between
+	for i, l := range split {
+		few[i], many[i] = 1, s.curves[l].worth(0)
+	}
 	more := func(price float64) (n int64) {
-		for _, l := range split {
-			n += s.curves[l].y.Units.Size * int64(s.curves[l].worth(price)-1)
+		for i, l := range split {
+			c := &s.curves[l]
+			next[i] = c.worthIn(price, few[i], many[i])
+			n += c.y.Units.Size * int64(next[i]-1)
 		}
 		return n
 	}
 	high, low := float64(mostPrice), leastPrice
 	if more(0) <= left {
+		copy(few, many)
 		high, low = 0, 0
 	}
 	for range priceSteps {
-		if mid := math.Sqrt(high * low); more(mid) <= left {
+		if slices.Equal(few, many) {
+			break
+		}
+		mid := math.Sqrt(high * low)
+		if more(mid) <= left {
 			high = mid
+			few, next = next, few
 		} else {
 			low = mid
+			many, next = next, many
 		}
 	}
-	left -= more(high)
-	for _, l := range split {
-		c := &s.curves[l]
-		hot[l] = c.worth(high)
-		extra := min(int64(c.worth(low)-hot[l]), left/max(c.y.Units.Size, 1))
+	for i, l := range split {
+		hot[l] = few[i]
+		left -= s.curves[l].y.Units.Size * int64(few[i]-1)
+	}
+	for i, l := range split {
+		size := s.curves[l].y.Units.Size
+		extra := min(int64(many[i]-few[i]), left/max(size, 1))
 		hot[l] += int(extra)
-		left -= extra * c.y.Units.Size
+		left -= extra * size
 	}
 	return left
 }
@@ -128,6 +143,15 @@ func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
 	size := func(l int) int64 { return max(s.curves[l].y.Units.Size, 1) }
 	split = slices.DeleteFunc(slices.Clone(split), func(l int) bool { return s.curves[l].cold[1] < coarse*seconds })
 	slices.SortStableFunc(split, func(x, y int) int { return cmp.Compare(s.curves[y].cold[1], s.curves[x].cold[1]) })
+	next, last := make([]float64, len(hot)), make([]float64, len(hot)) // what one unit more saves, and what the last one does
+	margins := func(l int) {
+		if last[l] = s.curves[l].save[hot[l]-1]; hot[l] < s.curves[l].n {
+			next[l] = s.curves[l].save[hot[l]]
+		}
+	}
+	for _, l := range split {
+		margins(l)
+	}
 	for changed := true; changed; {
 		changed = false
 		for _, to := range split {
@@ -137,7 +161,7 @@ func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
 						continue
 					}
 					take := int(min((left+size(from)*int64(give))/size(to), int64(s.curves[to].most-hot[to])))
-					if take <= 0 {
+					if take <= 0 || float64(take)*next[to] <= float64(give)*last[from] { // units after these save less, and those before them more
 						continue
 					}
 					loss := units(from, hot[from]-give) - units(from, hot[from])
@@ -145,6 +169,8 @@ func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
 						hot[from] -= give
 						hot[to] += take
 						left += size(from)*int64(give) - size(to)*int64(take)
+						margins(from)
+						margins(to)
 						changed = true
 					}
 				}

@@ -38,18 +38,18 @@ type Priced struct {
 // another processor than the layer before costs half of one. Tokens begin and end in RAM, and go from GPU to GPU
 // through it.
 func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
-	return priceStep(m, on, places, 1)
-}
-
-// priceStep returns the cost of a step of n tokens, each of another text. A weight is read once for all tokens that need
-// it, and each token beyond the first adds Speeds.Each.
-func priceStep(m *Model, on *Machine, places []compute.Place, n int) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
 	}
 	if err := on.Check(); err != nil {
 		return Plan{}, err
 	}
+	return priceStep(m, on, places, 1)
+}
+
+// priceStep returns the cost of a step of n tokens, each of another text. A weight is read once for all tokens that need
+// it, and each token beyond the first adds Speeds.Each. Check of both was called.
+func priceStep(m *Model, on *Machine, places []compute.Place, n int) (Plan, error) {
 	if len(places) != len(m.Layers)+1 {
 		return Plan{}, fmt.Errorf("%d places for %d layers and the head", len(places), len(m.Layers))
 	}

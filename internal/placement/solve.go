@@ -21,7 +21,7 @@ func Solve(m Model, on Machine) (Plan, error) {
 		if err != nil {
 			return Plan{}, err
 		}
-		return Price(&m, &on, places)
+		return priceStep(&m, &on, places, 1)
 	}
 	best, err := place()
 	if err != nil || best.dear(&on) == 0 {

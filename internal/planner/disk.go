@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
@@ -109,23 +110,38 @@ func (m *Machine) diskRate(piece int64) placement.Rate {
 }
 
 // solveTiers calls solve to place b on a machine with possibly too little RAM: with everything in memory if it fits,
-// otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly. Weights
-// pass through staged bytes of RAM on their way to GPUs.
-func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, staged int64, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+// otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly. streams say
+// which weights are sent to GPUs.
+func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, streams []hybrid.Streaming, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	ram := p.room()
 	piece := readTogether(b)
 	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || piece == 0 {
 		return solve(slowed(b, *on, p.machine.Memory))
 	}
-	room := func(bytes int64) int64 { return max(0, bytes-ram.Beside-staged-b.Rest) }
+	room := func(bytes int64) int64 { return max(0, bytes-ram.Beside-staged(streams)-b.Rest) }
 	on.Disk, on.RAM = p.machine.diskRate(piece), room(ram.Whole)
-	plan, err := solve(*on)
-	if err != nil || plan.Disk == (placement.Tier{}) {
-		on.Disk, on.RAM = placement.Rate{}, 0
-		return plan, err
+	most := on.RAM // bytes that could be in memory
+	for j := range on.GPUs {
+		most += on.GPUs[j].Budget
 	}
-	on.RAM = room(ram.OnDisk)
-	return solve(*on)
+	if b.Model.Bytes() <= most {
+		plan, err := solve(*on)
+		if err != nil || plan.Disk == (placement.Tier{}) {
+			on.Disk, on.RAM = placement.Rate{}, 0
+			return plan, err
+		}
+	}
+	lent := int64(0)
+	if b.ExpertsUsed > 0 {
+		lent = hybrid.Lent(streams)
+	}
+	on.RAM = room(ram.OnDisk) - lent
+	plan, err := solve(*on)
+	if lent > 0 && (err != nil || plan.Disk.Kept < lent) { // the host lends at most half of the memory of experts
+		on.RAM += lent
+		return solve(*on)
+	}
+	return plan, err
 }
 
 // readsLayers reports whether steps will read layers of b from the disk: every token needs all its weights, and RAM has

@@ -311,7 +311,19 @@ type Solution struct {
 }
 
 // Solve plans for the budgets that are left of the machine's GPUs. Parts that are on a GPU stay there.
-func (p *Planner) Solve() (Solution, error) { return p.solve(&p.cost) }
+func (p *Planner) Solve() (Solution, error) { return p.once(&p.still, &p.cost) }
+
+// once returns the solution for b, which is kept.
+func (p *Planner) once(kept **Solution, b *modelcost.Cost) (Solution, error) {
+	if *kept == nil {
+		s, err := p.solve(b)
+		if err != nil {
+			return s, err
+		}
+		*kept = &s
+	}
+	return **kept, nil
+}
 
 // solve plans for b, which differs from the planner's cost in how often units are used, at most.
 func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
@@ -375,7 +387,7 @@ func (p *Planner) fit(s *Solution, b *modelcost.Cost, by solve) (err error) {
 		}
 		s.Most = append(s.Most, c.Overhead)
 	}
-	s.Plan, err = p.solveTiers(b, &s.Machine, staged(s.Streams), func(on placement.Machine) (placement.Plan, error) {
+	s.Plan, err = p.solveTiers(b, &s.Machine, s.Streams, func(on placement.Machine) (placement.Plan, error) {
 		return p.machine.fit(b, on, s.Streams, p.o.ReadAhead, by)
 	})
 	return err

@@ -79,6 +79,8 @@ type Planner struct {
 	plan    *Plan            // nil: the processor alone
 	planned bool             // plan is what Open opens
 	solved  bool             // at least once
+	still   *Solution        // in which experts stay; nil: it is not known yet
+	follow  *Solution        // in which experts follow the text; nil likewise
 	err     error            // error of planning, which Open returns
 	gpus    []*vulkan.Device // [plan's GPUs] as opened last
 	alone   func() *Planner  // plans for a machine without GPUs, to tell its rates; nil, or returns nil: they are unknown
@@ -116,6 +118,29 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 // With plans for a machine and a model that may both be described. Options.Devices and Options.Model are not read.
 func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
 	return &Planner{o: o, machine: m, cost: cost, share: 1, failed: make([]bool, len(m.gpus))}
+}
+
+// Anew returns a planner like p that has not planned yet, for a machine of which more is known now. It tells nobody what
+// p told.
+func (p *Planner) Anew() *Planner {
+	o := p.o
+	o.Notice = nil
+	return With(p.machine, p.cost, o)
+}
+
+// Machine returns the machine that is planned for; nil: nothing can be planned anew.
+func (p *Planner) Machine() *Machine { return p.machine }
+
+// Cost returns the model that is planned for.
+func (p *Planner) Cost() *modelcost.Cost { return &p.cost }
+
+// Memory returns the bytes of RAM that the model may take with all of it in memory; 0: it is not known.
+func (p *Planner) Memory() uint64 {
+	m := p.machine.Memory
+	if b := p.o.RAM.Whole; b > 0 && (m == 0 || uint64(b) < m) {
+		m = uint64(b)
+	}
+	return m
 }
 
 // Plan returns what Open opened last, or will open; nil: the processor alone.
@@ -180,7 +205,7 @@ func (p *Planner) After(err error) bool {
 	if p.plan == nil || p.machine == nil || !errors.As(err, &failed) {
 		return false
 	}
-	p.planned = false
+	p.planned, p.still, p.follow = false, nil, nil
 	var full *vulkan.OutOfMemory
 	if errors.As(err, &full) && p.tries < smallerTries {
 		p.tries++

@@ -31,7 +31,7 @@ func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) 
 		return s, false, nil
 	}
 	b.Model = b.Following()
-	if s, err = p.solve(&b); err != nil || asked {
+	if s, err = p.once(&p.follow, &b); err != nil || asked {
 		return s, err == nil, err
 	}
 	_, bytes := p.slotted(s.Plan.Places())

@@ -2,9 +2,12 @@ package session
 
 import (
 	"context"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
@@ -51,4 +54,44 @@ func (o *Options) planLongSteps(ctx context.Context, f *gguf.File, p *planner.Pl
 		o.Engine.UBatch = step
 	}
 	return p, nil
+}
+
+// PlanOn plans for a machine that need not be this one. cost returns the model's cost with steps of that UBatch; the steps
+// are as long as an engine takes them that has e's batches and budget.
+func PlanOn(m *planner.Machine, e engine.Options, o planner.Options, cost func(ubatch int) (modelcost.Cost, error)) (*planner.Planner, error) {
+	available := int64(math.MaxInt64)
+	if m.Memory > 0 {
+		available = int64(m.Memory)
+	}
+	room := engine.RoomIn(available, e.RAM)
+	told := map[string]bool{} // both plans tell the same
+	with := func(ubatch int) (*planner.Planner, error) {
+		b, err := cost(ubatch)
+		if err != nil {
+			return nil, err
+		}
+		e.Context, e.UBatch, e.Sequences, e.Neurons = b.Context, ubatch, b.Outputs, engine.Neurons{Activation: b.Activation, Sparse: b.Mode}
+		need, err := e.Least(b.File, placement.Layout{})
+		if err != nil {
+			return nil, err
+		}
+		own := o
+		if m.Memory > 0 || e.RAM != nil {
+			own.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
+		}
+		own.Notice = func(line string) {
+			if !told[line] && o.Notice != nil {
+				o.Notice(line)
+			}
+			told[line] = true
+		}
+		return planner.With(m, b, own), nil
+	}
+	p, err := with(e.UBatch)
+	if err != nil || e.Fits(p.Cost().File, placement.Layout{}, room.Whole) {
+		return p, err
+	}
+	short := e
+	p, _, err = LongSteps(&short, p.Cost().File, room, p, with)
+	return p, err
 }

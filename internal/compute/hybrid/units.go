@@ -72,18 +72,35 @@ func (d *Device) bundle(prior []float64, parts []*compute.Matrix) error {
 	return d.host.Bundle(prior, on...)
 }
 
+// chunksLent is the number of chunks of experts on disk that the host lends: one is packed while others are read.
+const chunksLent = 1 + fetchedAhead
+
+// Lent returns the bytes that the host takes from the memory of experts on disk for chunks that are sent to GPUs.
+func Lent(streams []Streaming) int64 { return chunksLent * largestOfExperts(streams) }
+
+// largestOfExperts returns the bytes of the largest chunk of experts that are sent; 0: none are.
+func largestOfExperts(streams []Streaming) (most int64) {
+	for _, s := range streams {
+		if s.Experts > 0 {
+			most = max(most, s.Bytes)
+		}
+	}
+	return most
+}
+
 // lend makes the host reserve RAM for the experts that are copied to GPUs' slots, and for the chunks that are sent to
 // GPUs for prompts. GPUs share the RAM for chunks, because they take turns. If there is too little RAM, experts stay where
 // they are, and the host computes prompts itself.
 func lend(host Host, pairs ...*Device) {
-	most := int64(0)
+	var streams []Streaming
 	for _, d := range pairs {
 		d.slots.borrows = d.slots.unit > 0 && host.Lend(residency.Copies, d.slots.unit)
-		if d.experts && d.streaming.Experts > 0 {
-			most = max(most, d.streaming.Bytes)
+		if d.experts {
+			streams = append(streams, d.streaming)
 		}
 	}
-	lends := most > 0 && host.Lend(1+fetchedAhead, most)
+	most := largestOfExperts(streams)
+	lends := most > 0 && host.Lend(chunksLent, most)
 	for _, d := range pairs {
 		d.lends = lends
 	}

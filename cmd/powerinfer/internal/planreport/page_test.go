@@ -28,7 +28,7 @@ func described(t *testing.T, model string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(s.Cost(4096, 0), m, planner.Options{GPUs: planner.GPUs{VRAM: []int64{8 << 30}}})
+	d, err := New(planner.With(m, s.Cost(4096, 0), planner.Options{GPUs: planner.GPUs{VRAM: []int64{8 << 30}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestPlanOfGuesses(t *testing.T) {
 	m.Add("a GPU", 1<<30, 500e9)
 	all := -1
 	draw := func(b modelcost.Cost, o planner.Options) (*Report, string) {
-		d, err := New(b, m, o)
+		d, err := New(planner.With(m, b, o))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,18 +30,15 @@ type Report struct {
 	further  int            // the GPU of the MTP layer, if it drafts; -1: RAM
 }
 
-// New plans a model for a machine, together with the alternatives.
-func New(b modelcost.Cost, m *planner.Machine, o planner.Options) (*Report, error) {
-	p := planner.With(m, b, o)
+// New reports p's plan, together with the alternatives.
+func New(p *planner.Planner) (*Report, error) {
+	b, m := *p.Cost(), p.Machine()
 	s, err := p.Solve()
 	if err != nil {
 		return nil, err
 	}
 	on := s.Machine
-	d := &Report{b: b, on: on, memory: m.Memory, doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan, disk: m.DiskSource()}
-	if b := o.RAM.Whole; b > 0 && (d.memory == 0 || uint64(b) < d.memory) {
-		d.memory = uint64(b)
-	}
+	d := &Report{b: b, on: on, memory: p.Memory(), doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan, disk: m.DiskSource()}
 	d.on.GPUs = slices.Clone(on.GPUs)
 	for j := range d.on.GPUs {
 		if m.Software(j) {
