@@ -297,7 +297,7 @@ func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b model
 		return d, nil
 	}
 	if !m.KnowDisk(b.File.Path) {
-		bar := progress.New("measuring the disk", progress.Runs)
+		bar := progress.New("measuring the disk", progress.Time)
 		err := m.MeasureDisk(ctx, b.File.Path, bar.Set)
 		bar.Finish()
 		if err != nil {
@@ -318,7 +318,7 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	if name := c.String("machine"); name != "" {
 		m, err = describedMachine(name)
 	} else {
-		bar := progress.New("measuring", progress.Runs)
+		bar := progress.New("measuring", progress.Time)
 		o.Measuring = bar.Set
 		m, why, err = planner.This(ctx, o)
 		bar.Finish()
