@@ -87,6 +87,9 @@ func readTalk(c *cli.Command) (o talk.Options, err error) {
 	if err := readGrammar(c, &o.Constraint); err != nil {
 		return o, err
 	}
+	if o.Constraint.Stop, err = flags.ReadStops(c); err != nil {
+		return o, err
+	}
 	if o.Keep, err = flags.ReadKeep(c); err != nil {
 		return o, err
 	}

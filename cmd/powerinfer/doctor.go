@@ -109,7 +109,7 @@ func thisMachine(ctx context.Context, all []vulkan.Info, again, kernels bool) (m
 	if again {
 		planner.Forget()
 	}
-	bar := progress.New("measuring", progress.Runs)
+	bar := progress.New("measuring", progress.Time)
 	defer bar.Finish()
 	if kernels {
 		return planner.AllFigures(ctx, all, bar.Set)
@@ -142,7 +142,7 @@ func thisDisk(ctx context.Context, c *cli.Command) (*measure.Disk, error) {
 			return nil, err
 		}
 	}
-	bar := progress.New("measuring the disk", progress.Runs)
+	bar := progress.New("measuring the disk", progress.Time)
 	defer bar.Finish()
 	d, err := measure.DiskOf(ctx, kept, path, bar.Set)
 	if err != nil {

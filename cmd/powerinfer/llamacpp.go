@@ -152,8 +152,15 @@ func grant(c *cli.Command) {
 	if !own["model"] || !own["threads"] {
 		return
 	}
+	all := grantedFlags()
+	if !own["device"] {
+		all = append(all, llamaFlag{[]string{"n-gpu-layers", "gpu-layers", "ngl", "device", "dev"}, true, "it computes on the processor"})
+	}
+	if !own["batch-size"] {
+		all = append(all, llamaFlag{[]string{"batch-size", "b", "ubatch-size", "ub"}, true, "texts are read a chunk at a time"})
+	}
 	var added []llamaFlag
-	for _, g := range grantedFlags() {
+	for _, g := range all {
 		for _, name := range g.names {
 			if own[name] {
 				continue

@@ -96,7 +96,7 @@ func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.S
 
 // showLoading shows the progress of loading with o until finish is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
-	measuring, compiling, bar := progress.New("measuring", progress.Runs), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)
+	measuring, compiling, bar := progress.New("measuring", progress.Time), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)
 	writing := progress.New("writing the file of neurons, once", progress.Bytes)
 	o.Measuring = measuring.Set
 	write := sync.OnceFunc(writing.Starts)

@@ -258,7 +258,7 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 
 // withDisk plans d again with the speed of the disk of the file at path. Measuring takes some seconds, once.
 func withDisk(ctx context.Context, d *planreport.Report, p *planner.Planner, path string) (*planreport.Report, error) {
-	bar := progress.New("measuring the disk", progress.Runs)
+	bar := progress.New("measuring the disk", progress.Time)
 	err := p.Machine().MeasureDisk(ctx, path, bar.Set)
 	bar.Finish()
 	if err == nil {
@@ -278,7 +278,7 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	if name := c.String("machine"); name != "" {
 		m, err = describedMachine(name)
 	} else {
-		bar := progress.New("measuring", progress.Runs)
+		bar := progress.New("measuring", progress.Time)
 		o.Measuring = bar.Set
 		m, why, err = planner.This(ctx, o)
 		bar.Finish()

@@ -24,6 +24,7 @@ import (
 // generationFlags are the flags of commands that generate one text.
 func generationFlags() []cli.Flag {
 	return slices.Concat(flags.Engine(), flags.Drafts(), flags.Tower(), []cli.Flag{imageFlag()}, grammarFlags(), []cli.Flag{
+		flags.Stops(),
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
@@ -200,6 +201,9 @@ func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 		return g, err
 	}
 	var err error
+	if g.Stop, err = flags.ReadStops(c); err != nil {
+		return g, err
+	}
 	g.Keep, err = flags.ReadKeep(c)
 	return g, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,7 +43,7 @@ All requests together take at most --request-memory, besides the model.`,
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
 			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: flags.Env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
-			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
+			&cli.IntFlag{Name: "max-queue", Value: 512, Usage: "requests that may wait; further ones are told to try again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas: lists show the first in the alphabet; default: the short name that it was given by, or the file's", Sources: flags.Env("ALIAS")},
 			&cli.StringFlag{Name: "tags", Usage: "`TAGS` of the model in lists, with commas", Sources: flags.Env("TAGS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(flags.Variable("LLAMA_API_KEY"))},
@@ -56,10 +55,8 @@ All requests together take at most --request-memory, besides the model.`,
 			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: flags.Env("RERANKING")},
 			&cli.IntFlag{Name: "embd-normalize", Value: euclid, Usage: "of /embedding, where a request says nothing: " + normUsage},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: flags.Env("EMBEDDINGS")},
-			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: flags.Env("REASONING")},
 			&cli.StringFlag{Name: "reasoning-format", Value: "auto", Usage: "where thoughts of chats go where a request does not say: `FORM` auto or deepseek (apart from the content), none (in it), deepseek-legacy (both)", Sources: flags.Env("THINK")},
 			&cli.IntFlag{Name: "reasoning-budget", Value: -1, Usage: "`TOKENS` of a thought where a request does not say; -1: no limit", Sources: flags.Env("THINK_BUDGET")},
-			&cli.StringFlag{Name: "reasoning-effort", Usage: "`LEVEL` for templates that know reasoning_effort, such as low", Sources: flags.Env("REASONING_EFFORT")},
 			&cli.BoolFlag{Name: "no-cache-prompt", Usage: "read every prompt from its beginning, unless a request says cache_prompt"},
 			&cli.BoolFlag{Name: "no-slots", Usage: "answer /slots with 501"},
 			&cli.BoolFlag{Name: "spm-infill", Usage: "/infill puts the suffix before the prefix, as some models were trained", Sources: flags.Env("SPM_INFILL")},
@@ -240,7 +237,7 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Slots: c.Int("parallel"), SlotContext: c.Int("kv-unified-per-slot"), Aliases: listOf(c.String("alias")), Tags: listOf(c.String("tags")), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
-		Verbose: c.Bool("verbose"), LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
+		Verbose: c.Bool("verbose"), LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), SlotPath: c.String("slot-save-path"),
 		Norm: c.Int("embd-normalize"), NoReuse: c.Bool("no-cache-prompt"), HideSlots: c.Bool("no-slots"), SuffixFirst: c.Bool("spm-infill"),
 	}
 	if len(o.Aliases) > 0 {
@@ -264,8 +261,6 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	switch {
 	case o.Slots < 1 || o.Slots > mostSequences:
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
-	case !slices.Contains([]string{"on", "off", "auto"}, o.Reasoning):
-		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
 	case o.Norm < -1 || o.Norm > engine.MaxNorm:
 		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, engine.MaxNorm)
 	case o.SlotContext != 0 && o.SlotContext < leastContext:
@@ -278,16 +273,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	if o.Keep, err = flags.ReadKeep(c); err != nil {
 		return o, err
 	}
-	if o.Kwargs, err = flags.ReadKwargs(c); err != nil {
-		return o, err
-	}
-	if effort := c.String("reasoning-effort"); effort != "" && effort != "default" && o.Kwargs["reasoning_effort"] == nil {
-		if o.Kwargs == nil {
-			o.Kwargs = server.Kwargs{}
-		}
-		o.Kwargs["reasoning_effort"], _ = json.Marshal(effort)
-	}
-	return o, nil
+	o.Kwargs, err = flags.ReadKwargs(c)
+	return o, err
 }
 
 // serverOptions reads the flags that need no model.

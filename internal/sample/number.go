@@ -182,15 +182,15 @@ func (n *Number) validate(o *Options) error {
 	name, value, least, most := n.setting(), at.Interface(), float32(n.Least), float32(n.Most)
 	switch {
 	case at.CanInt():
-		return setting.Errorf("sample: %s %d is negative%s", name, value, off)
+		return setting.Errorf("%s %d is negative%s", name, value, off)
 	case n.Most < inf && n.Least > -inf:
-		return setting.Errorf("sample: %s %v is not in [%v, %v]%s", name, value, least, most, off)
+		return setting.Errorf("%s %v is not in [%v, %v]%s", name, value, least, most, off)
 	case n.Most < inf:
-		return setting.Errorf("sample: %s %v is not a number up to %v%s", name, value, most, off)
+		return setting.Errorf("%s %v is not a number up to %v%s", name, value, most, off)
 	case n.Least > -inf:
-		return setting.Errorf("sample: %s %v is not a finite number from %v%s", name, value, least, off)
+		return setting.Errorf("%s %v is not a finite number from %v%s", name, value, least, off)
 	}
-	return setting.Errorf("sample: %s %v is not a finite number", name, value)
+	return setting.Errorf("%s %v is not a finite number", name, value)
 }
 
 // NumberBy returns the number that a flag sets.

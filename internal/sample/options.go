@@ -102,17 +102,17 @@ func (o *Options) Check(vocabulary int) error {
 		}
 	}
 	if o.RepeatPenalty <= 0 {
-		return setting.Errorf("sample: %s %v is not positive; 1 turns it off", setting.Setting("repeat-penalty|Sampling.RepeatPenalty"), o.RepeatPenalty)
+		return setting.Errorf("%s %v is not positive; 1 turns it off", setting.Setting("repeat-penalty|Sampling.RepeatPenalty"), o.RepeatPenalty)
 	}
 	if v := o.Mirostat.Version; v < 0 || v > 2 {
-		return setting.Errorf("sample: %s %d is not 1 or 2, its versions, or 0, which turns it off", setting.Setting("mirostat|Sampling.Mirostat.Version"), v)
+		return setting.Errorf("%s %d is not 1 or 2, its versions, or 0, which turns it off", setting.Setting("mirostat|Sampling.Mirostat.Version"), v)
 	}
 	for id, b := range o.LogitBias {
 		if id < 0 || int(id) >= vocabulary {
-			return fmt.Errorf("sample: logit bias for token %d, but the vocabulary has tokens 0 to %d", id, vocabulary-1)
+			return fmt.Errorf("logit bias for token %d, but the vocabulary has tokens 0 to %d", id, vocabulary-1)
 		}
 		if math.IsNaN(float64(b)) {
-			return fmt.Errorf("sample: logit bias of token %d is not a number", id)
+			return fmt.Errorf("logit bias of token %d is not a number", id)
 		}
 	}
 	return nil

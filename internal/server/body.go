@@ -59,6 +59,9 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if size > maxBody {
 		return nil, errLarge
 	}
+	if form := r.Header.Get("Content-Encoding"); form != "" && form != "identity" {
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: "invalid_request_error", Message: fmt.Sprintf("bodies encoded as %.20q are not read: send the JSON as it is", form)}
+	}
 	x := exchangeOf(w)
 	if x != nil {
 		x.conn.work(-1) // a request that waits for memory is not being answered yet

@@ -188,7 +188,9 @@ func TestReasoningOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := start(t, func(o *choices) { o.model.Template, o.model.Reasoning = template, "off" })
+		l := start(t, func(o *choices) {
+			o.model.Template, o.model.Kwargs = template, map[string]json.RawMessage{"enable_thinking": json.RawMessage("false")}
+		})
 		if prompt := at(t, l.good("/apply-template", `{"messages":[{"role":"user","content":"Hi"}]}`), "prompt"); prompt != want {
 			t.Errorf("the prompt is %q, want %q", prompt, want)
 		}

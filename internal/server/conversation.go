@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,15 +100,7 @@ func (r *Reading) Read(text string) answer.Message {
 // with.
 func (m *Model) NewConversation() *Conversation {
 	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}, views: vision.Views{}, ThinkingBudget: m.ThinkingBudget, Reasoning: m.Thoughts}
-	switch m.Reasoning {
-	case "on":
-		c.Kwargs["enable_thinking"] = json.RawMessage("true")
-	case "off":
-		c.Kwargs["enable_thinking"] = json.RawMessage("false")
-	}
-	for name, value := range m.Kwargs {
-		c.Kwargs[name] = value
-	}
+	maps.Copy(c.Kwargs, m.Kwargs)
 	return c
 }
 

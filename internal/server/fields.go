@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -267,9 +268,44 @@ func Unused[T any](f *Fields, names ...string) {
 func reasonOf(err error) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
-		return errors.New("a " + t.Value + " is not what it takes")
+		return fmt.Errorf("%s takes %s, not %s", cmp.Or(t.Field, "it"), taken(t.Type), given(t.Value))
 	}
 	return errors.New(strings.TrimPrefix(fmt.Sprint(err), "json: "))
+}
+
+// taken describes the JSON values that t is read from.
+func taken(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "a whole number"
+}
+
+// given describes a value as json.UnmarshalTypeError names it: its kind, with a number's digits.
+func given(value string) string {
+	if digits, ok := strings.CutPrefix(value, "number "); ok {
+		return digits
+	}
+	switch value {
+	case "string":
+		return "a text"
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "bool":
+		return "true or false"
+	}
+	return "a " + value
 }
 
 // Peek returns a field, or nil if it is absent. The field still has to be read.

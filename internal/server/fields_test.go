@@ -85,6 +85,29 @@ func TestWholeNumbers(t *testing.T) {
 	}
 }
 
+// TestWrongTypes: the error of a value of a wrong type says what the field takes, and an encoded body is refused.
+func TestWrongTypes(t *testing.T) {
+	l := start(t, nil)
+	for body, want := range map[string]string{
+		`{"prompt":"A","seed":1.5}`:          "it takes a whole number, not 1.5",
+		`{"prompt":"A","temperature":"hot"}`: "it takes a number, not a text",
+		`{"prompt":"A","stream":1}`:          "it takes true or false, not a number",
+		`{"prompt":"A","grammar":["root"]}`:  "it takes a text, not a list",
+		`{"prompt":"A","lora":[{"id":"x"}]}`: "id takes a whole number, not a text",
+		`{"prompt":"A","top_p":2}`:           "top-p 2 is not in [0, 1]",
+	} {
+		doc, status := l.ask("/completion", body)
+		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.HasSuffix(message, want) && !strings.HasPrefix(message, want) {
+			t.Errorf("%s: %d %v, want %q", body, status, message, want)
+		}
+	}
+	res := l.request(t.Context(), "POST", "/completion", "\x1f\x8b", "Content-Encoding", "gzip")
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusUnsupportedMediaType {
+		t.Errorf("an encoded body: status %d", res.StatusCode)
+	}
+}
+
 // TestOnlyValues: a field with a single accepted value may be a number with a point, and a body may begin with a byte
 // order mark.
 func TestOnlyValues(t *testing.T) {

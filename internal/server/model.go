@@ -41,7 +41,6 @@ type ModelOptions struct {
 
 	Verbose        bool                   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
 	LogPrompts     bool                   // the log has prompts and answers
-	Reasoning      string                 // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
 	ThinkingBudget *int                   // tokens of a thought where a request does not say; nil: no limit
 	Thoughts       answer.ReasoningFormat // where thoughts go in OpenAI's form, where a request does not say
 	NoReuse        bool                   // prompts are read from their beginning where a request does not say

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/urfave/cli/v3"
 )
@@ -28,7 +29,9 @@ func Template() []cli.Flag {
 	return About(ChatSubject, []cli.Flag{
 		&cli.StringFlag{Name: "chat-template", Usage: "`NAME` of a built-in chat template, or a template itself (Jinja); default: the model's", Sources: Env("CHAT_TEMPLATE")},
 		&cli.StringFlag{Name: "chat-template-file", Usage: "read the chat template from `FILE`", Sources: Env("CHAT_TEMPLATE_FILE")},
-		&cli.StringFlag{Name: "chat-template-kwargs", Usage: `more variables for the template, a JSON object such as '{"enable_thinking":false}'`, Sources: Env("CHAT_TEMPLATE_KWARGS")},
+		&cli.StringFlag{Name: "chat-template-kwargs", Usage: `more variables for the template, a JSON object such as '{"tone":"formal"}'`, Sources: Env("CHAT_TEMPLATE_KWARGS")},
+		&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers begin with thoughts: on, off, or auto, which is what the template says", Sources: Env("REASONING")},
+		&cli.StringFlag{Name: "reasoning-effort", Usage: "`LEVEL` for templates that know reasoning_effort, such as low", Sources: Env("REASONING_EFFORT")},
 	})
 }
 
@@ -40,13 +43,26 @@ func Mode() []cli.Flag {
 	})
 }
 
-// ReadKwargs returns the template's variables.
+// ReadKwargs returns the template's variables. Those of --chat-template-kwargs replace what --reasoning and
+// --reasoning-effort set.
 func ReadKwargs(c *cli.Command) (map[string]json.RawMessage, error) {
+	kwargs := map[string]json.RawMessage{}
+	switch on := c.String("reasoning"); on {
+	case "on", "off":
+		for _, name := range []string{"enable_thinking", "thinking"} {
+			kwargs[name] = strconv.AppendBool(nil, on == "on")
+		}
+	case "auto":
+	default:
+		return nil, fmt.Errorf("--reasoning %q is none of on, off and auto", on)
+	}
+	if effort := c.String("reasoning-effort"); effort != "" && effort != "default" {
+		kwargs["reasoning_effort"], _ = json.Marshal(effort)
+	}
 	text := c.String("chat-template-kwargs")
 	if text == "" {
-		return nil, nil
+		return kwargs, nil
 	}
-	var kwargs map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &kwargs); err != nil {
 		return nil, fmt.Errorf("--chat-template-kwargs is no JSON object: %w", err)
 	}

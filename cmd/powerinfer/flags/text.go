@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,25 @@ func Prompt(c *cli.Command) string {
 		return p
 	}
 	return WithoutEscapes(p)
+}
+
+// Stops returns the flag of texts that end an answer.
+func Stops() cli.Flag {
+	return &cli.StringSliceFlag{Name: "reverse-prompt", Aliases: []string{"r"}, Category: FormSubject, Usage: "end the text before `TEXT`; may be repeated"}
+}
+
+// ReadStops returns the texts of Stops with their escapes replaced, unless --no-escape is given.
+func ReadStops(c *cli.Command) (stops []string, err error) {
+	for _, text := range c.StringSlice("reverse-prompt") {
+		if text == "" {
+			return nil, errors.New("--reverse-prompt is empty; leave it out to have the model end the text")
+		}
+		if !c.Bool("no-escape") {
+			text = WithoutEscapes(text)
+		}
+		stops = append(stops, text)
+	}
+	return stops, nil
 }
 
 // WithoutEscapes replaces \n, \r, \t, \", \', \\ and \xHH by their characters, as llama.cpp does. Other backslashes

@@ -90,10 +90,12 @@ func (c *textRequest) begin(index int) string {
 	}
 	g := &c.texts[index]
 	text := c.model.PromptText(g)
-	if tok := c.model.Engine.Tokenizer(); tok.AddsBOS() && len(g.Prompt) > 0 && g.Prompt[0] == tok.BOS() {
+	tok := c.model.Engine.Tokenizer()
+	if tok.AddsBOS() && len(g.Prompt) > 0 && g.Prompt[0] == tok.BOS() {
 		text = strings.TrimPrefix(text, string(tok.Piece(tok.BOS(), true)))
 	}
-	return text
+	before := strings.TrimSuffix(tok.Decode(tok.Encode("a", false, false), false), "a") // the space that Encode puts before a text
+	return strings.TrimPrefix(text, before)
 }
 
 // logs returns a token's log probabilities, if wanted.

@@ -152,7 +152,7 @@ func Use(ctx context.Context, c *cli.Command, text, flag string) error {
 		switch {
 		case hub.IsAddress(text):
 		case err != nil && !file:
-			return unknownModel(c, text)
+			return unknownModel(text)
 		case file && (err != nil || n.File == "" || here == nil): // user/repo/file.gguf, unless user is a folder here
 			return c.Set(flag, text)
 		}

@@ -106,7 +106,11 @@ func takeWords(c *cli.Command) error {
 			remember(c, wordOfModel, words[0])
 			words = words[1:]
 		case kind == modelWord || meansModel(words):
-			return unknownModel(c, words[0])
+			err := unknownModel(words[0])
+			if kind == modelAndText {
+				err = fmt.Errorf("%w; -p gives a text of one word", err)
+			}
+			return err
 		}
 	}
 	switch {
@@ -229,13 +233,9 @@ func holdsModel(name string) bool {
 }
 
 // unknownModel is the error of a word that is no model where one is expected.
-func unknownModel(c *cli.Command, word string) error {
+func unknownModel(word string) error {
 	if info, err := os.Stat(word); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder; name a GGUF file in it, or serve all of them with powerinfer serve --models-dir %s; powerinfer convert makes a file of a Hugging Face folder", word, word)
-	}
-	text := ""
-	if wordsOf(c.Name) == modelAndText {
-		text = "; -p gives a text of one word"
 	}
 	family, _, _ := strings.Cut(word, ":")
 	hint := "; powerinfer models shows short names, powerinfer list the models that are here"
@@ -244,7 +244,7 @@ func unknownModel(c *cli.Command, word string) error {
 	} else if near := peers.Nearest(strings.ToLower(word), hub.ShortNames()); near != "" {
 		hint = peers.DidYouMean(near)
 	}
-	return fmt.Errorf("there is no model %q%s%s", word, hint, text)
+	return fmt.Errorf("there is no model %q%s", word, hint)
 }
 
 // inFolders returns the model of that name in the folder that --models-dir or its variable names.

@@ -54,7 +54,7 @@ func Commands() []missing {
 // Flags returns flags of Ollama that no command here has.
 func Flags() []missing {
 	return []missing{
-		{[]string{"think"}, `--chat-template-kwargs '{"enable_thinking":false}' has models that can do so answer without thoughts`},
+		{[]string{"think"}, "--reasoning off has models that can do so answer without thoughts"},
 		{[]string{"hidethinking"}, "on a terminal thoughts are folded"},
 		{[]string{"format"}, `--json-schema '{"type":"object"}' has the model answer in JSON`},
 		{[]string{"keepalive"}, "--keep-alive of powerinfer serve says how long models stay loaded"},

@@ -2,11 +2,13 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -40,7 +42,10 @@ func (a Address) Listen(ctx context.Context) (l net.Listener, url string, err er
 	path := a.Socket()
 	if path == "" {
 		l, err = net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.Port)))
-		if err != nil {
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			return nil, "", fmt.Errorf("another program listens at port %d; --port gives this server another one", a.Port)
+		case err != nil:
 			return nil, "", fmt.Errorf("%w; --host and --port choose another address", err)
 		}
 		return l, scheme + l.Addr().String(), nil

@@ -23,6 +23,9 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 		if prompt, err = t.said.Prompt(t.model.Sees()); err != nil {
 			return prompt, nil, nil, err
 		}
+		if t.format != nil && string(t.Kwargs["enable_thinking"]) == "false" {
+			prompt.Text += t.format.Closing(prompt.Text)
+		}
 		if tokens, places, err = t.said.Tokens(&prompt, t.model.Model); err != nil {
 			return prompt, nil, nil, err
 		}

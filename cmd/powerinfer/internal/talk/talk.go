@@ -35,7 +35,7 @@ type Options struct {
 	System string
 	Kwargs map[string]json.RawMessage
 
-	Constraint powerinfer.Generation // grammar or schema of every answer
+	Constraint powerinfer.Generation // grammar or schema of every answer, and texts that end it
 	Keep       int                   // tokens of a prompt that a shift of the context keeps
 	Pictures   []attachment.Picture  // for the first message
 
