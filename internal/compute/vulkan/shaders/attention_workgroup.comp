@@ -1,6 +1,7 @@
 // Attention of prompts by matrices of a whole workgroup (VK_NV_cooperative_matrix2), with a cache in F16: what attention_tile.comp
 // computes, with the same chunks. The driver loads keys and values from the cache's pages, and chooses how matrices lie in registers and
-// shared memory. Queries were made halves by halve.comp. HEADS divides the rows, and the heads that share a KV head.
+// shared memory. Queries were made halves by halve.comp. HEADS divides the rows, and the heads that share a KV head. Its
+// scalar twin is package ref's Attend.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
