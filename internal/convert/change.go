@@ -135,6 +135,17 @@ func (p *plan) product(name, from string, factors []string, shape []int) {
 
 // numbers plans output tensor name of shape dims, which are whole numbers, from checkpoint tensor from.
 func (p *plan) numbers(name, from string, dims []int) {
+	p.readWhole(name, from, dims, asWhole, func(_ int, v float64) (float64, string) {
+		if v != math.Trunc(v) || math.Abs(v) > 1<<24 {
+			return 0, fmt.Sprintf("has the element %g, which is no number of an expert; the model is damaged", v)
+		}
+		return v, ""
+	})
+}
+
+// readWhole plans output tensor name of shape dims from all elements of checkpoint tensor from. value returns what
+// element i becomes, or what is wrong with it.
+func (p *plan) readWhole(name, from string, dims []int, as storage, value func(i int, v float64) (float64, string)) {
 	if p.err != nil || p.pairs != nil {
 		return
 	}
@@ -148,14 +159,15 @@ func (p *plan) numbers(name, from string, dims []int) {
 		p.err = err
 		return
 	}
-	t := &tensor{name: name, as: asWhole, shape: slices.Clone(dims)}
+	t := &tensor{name: name, as: as, shape: slices.Clone(dims)}
 	slices.Reverse(t.shape)
-	for _, v := range all {
-		if v != math.Trunc(v) || math.Abs(v) > 1<<24 {
-			p.err = fmt.Errorf("%s: offset %d: tensor %q has the element %g, which is no number of an expert; the model is damaged", s.Path(), s.Offset, from, v)
+	for i, v := range all {
+		becomes, wrong := value(i, v)
+		if wrong != "" {
+			p.err = fmt.Errorf("%s: offset %d: tensor %q %s", s.Path(), s.Offset, from, wrong)
 			return
 		}
-		t.values = append(t.values, float32(v))
+		t.values = append(t.values, float32(becomes))
 	}
 	p.used[from] = true
 	p.tensors = append(p.tensors, t)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -68,30 +67,13 @@ func (c *config) headKeys(f lineage.Family) (keys []gguf.KV, err error) {
 // tokenMap plans output tensor name: for each drafted token its number in the model, from the differences of both in
 // checkpoint tensor from.
 func (p *plan) tokenMap(c *config, name, from string, dims []int) {
-	if p.err != nil || p.pairs != nil {
-		return
-	}
-	s := p.source.Tensors[from]
-	if !slices.Equal(s.Shape, dims) {
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, dims)
-		return
-	}
-	all, err := s.Numbers()
-	if err != nil {
-		p.err = err
-		return
-	}
-	t := &tensor{name: name, as: asTokens, shape: slices.Clone(dims)}
 	seen := map[float64]bool{}
-	for i, v := range all {
+	p.readWhole(name, from, dims, asTokens, func(i int, v float64) (float64, string) {
 		id := v + float64(i)
 		if id != math.Trunc(id) || id < 0 || id >= float64(c.Vocab) || seen[id] {
-			p.err = fmt.Errorf("%s: offset %d: tensor %q has row %d stand for token %g, which is none of %d or was named before; the head is damaged, or for another model", s.Path(), s.Offset, from, i, id, c.Vocab)
-			return
+			return 0, fmt.Sprintf("has row %d stand for token %g, which is none of %d or was named before; the head is damaged, or for another model", i, id, c.Vocab)
 		}
 		seen[id] = true
-		t.values = append(t.values, float32(id))
-	}
-	p.used[from] = true
-	p.tensors = append(p.tensors, t)
+		return id, ""
+	})
 }
