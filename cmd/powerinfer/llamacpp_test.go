@@ -52,10 +52,10 @@ func TestMissingFlags(t *testing.T) {
 }
 
 // TestLlamaFlags: every flag of llama.cpp exists here or has advice. The flags come from testdata, and from the
-// checkout of llama.cpp that POWERINFER_LLAMA_CPP names. The library provides -h and --version.
+// checkout of llama.cpp that POWERINFER_LLAMA_CPP names. The library provides -h.
 func TestLlamaFlags(t *testing.T) {
 	own := ownFlags()
-	own["h"], own["help"], own["version"] = true, true, true
+	own["h"], own["help"] = true, true
 	names := listedFlags(t)
 	if folder := os.Getenv("POWERINFER_LLAMA_CPP"); folder != "" {
 		names = append(names, sourceFlags(t, folder)...)

@@ -21,6 +21,7 @@ func MissingFlags() []missing {
 	)
 	return []missing{
 		{[]string{"usage"}, "use --help"},
+		{[]string{"version"}, "use powerinfer version"},
 		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "run, chat and batch have it, whose texts share no keys; --rope-scaling yarn --rope-scale N extends the context everywhere"},
 		{[]string{"cl", "cache-list"}, "powerinfer list shows what was downloaded"},
 		{[]string{"completion-bash"}, "powerinfer completion bash"},
