@@ -131,7 +131,7 @@ var floors = []struct{ pkg, imports string }{
 	{"cmd/powerinfer/flags", ". cmd/powerinfer/internal/screen internal/compute internal/engine internal/model internal/modelcost internal/planner internal/sample internal/session"},
 	{"cmd/powerinfer/internal/editor", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/terminal"},
 	{"cmd/powerinfer/internal/help", "cmd/powerinfer/flags cmd/powerinfer/internal/screen"},
-	{"cmd/powerinfer/internal/planreport", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/model internal/modelcost internal/placement internal/planner"},
+	{"cmd/powerinfer/internal/planreport", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/engine internal/model internal/modelcost internal/placement internal/planner internal/session"},
 	{"cmd/powerinfer/internal/progress", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/terminal"},
 	{"cmd/powerinfer/internal/attachment", ". cmd/powerinfer/internal/quantity internal/chat internal/wholefile"},
 	{"cmd/powerinfer/internal/client", "internal/wholefile"},

@@ -3,6 +3,7 @@ package modelcost
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,9 +32,10 @@ type routed struct {
 	lead       int // layers without experts, the first ones
 	groups     int // groups of experts; a token's experts are in groupsUsed of them; 0: no groups
 	groupsUsed int
-	window     int      // positions that layers with windows see
-	optional   []string // the family's optional tensors that the model has
-	output     string   // the usual type, as quantize takes it
+	window     int            // positions that layers with windows see
+	optional   []string       // the family's optional tensors that the model has
+	more       map[string]any // keys of the family alone
+	output     string         // the usual type, as quantize takes it
 }
 
 // routedShapes returns published models with experts, by their config.json.
@@ -69,6 +71,21 @@ func routedShapes() []routed {
 				Experts: 256, ExpertFF: 2048, SharedFF: 2048, FF: 18432,
 			},
 			optional: append([]string{"attn_q_a.weight", "attn_q_a_norm.weight", "attn_q_b.weight", "exp_probs_b.bias"}, shared...),
+		},
+		{
+			name: "deepseek-v4-flash", arch: "deepseek4", used: 6, window: 128, output: "MXFP4_MOE",
+			sizes: sizes{
+				Layers: 43, Embd: 4096, Vocab: 129280, Heads: 64, KVHeads: 1, Key: 512, Value: 512, Rotated: 64,
+				Experts: 256, ExpertFF: 2048, SharedFF: 2048, FF: 2048,
+			},
+			optional: shared,
+			more: map[string]any{
+				"attention.q_lora_rank": uint32(1024), "attention.output_lora_rank": uint32(1024), "attention.output_group_count": uint32(8),
+				"attention.indexer.head_count": uint32(64), "attention.indexer.key_length": uint32(128), "attention.indexer.top_k": uint32(512),
+				"attention.compress_ratios": append([]uint32{0, 0}, append(slices.Repeat([]uint32{4, 128}, 20), 4)...),
+				"hash_layer_count":          uint32(3), "hyper_connection.count": uint32(4), "hyper_connection.sinkhorn_iterations": uint32(20),
+				"swiglu_clamp_exp": float32(10),
+			},
 		},
 	}
 }
@@ -162,7 +179,7 @@ func (r *routed) set(key, value string) error {
 // header returns the header of a file of the shape, in its type.
 func (r *routed) header() (*gguf.File, error) {
 	z := r.sizes
-	h := &header{zeros: make([]byte, 4*max(z.Vocab, z.Experts*max(z.Embd, z.ExpertFF)))}
+	h := &header{zeros: make([]byte, 4*max(z.Vocab*r.used, z.Experts*max(z.Embd, z.ExpertFF)))}
 	k := &nn.Keys{File: gguf.Describe(r.name, "GGUF", r.keys(), nil), Arch: r.arch}
 	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, r.held)
 	family.Open(k, b)
@@ -182,7 +199,10 @@ func (r *routed) header() (*gguf.File, error) {
 		return nil, err
 	}
 	for _, c := range choices {
-		f.Tensor(c.Tensor.Name).Type = c.Type
+		t := f.Tensor(c.Tensor.Name)
+		if t.Type = c.Type; t.Data != nil {
+			t.Data = h.zeros[:t.Bytes()]
+		}
 	}
 	return f, nil
 }
@@ -217,6 +237,9 @@ func (r *routed) keys() []gguf.KV {
 		if n > 0 {
 			set(name, uint32(n))
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.more)) {
+		set(name, r.more[name])
 	}
 	count("context_length", 1) // the least, for positions are not described
 	count("embedding_length", z.Embd)
@@ -258,7 +281,11 @@ func (h *header) tensor(name string, shape []int) {
 	if len(shape) == 1 || strings.HasSuffix(name, ".bias") || strings.Contains(name, "ffn_gate_inp") {
 		t.Type = quant.F32
 	}
-	if len(shape) == 1 || strings.HasSuffix(name, ".bias") {
+	if strings.Contains(name, "ffn_gate_tid2eid") { // experts' numbers, by token
+		t.Type = quant.I32
+	}
+	table := t.Type == quant.I32 || strings.HasSuffix(name, "_ape.weight") // that is read while a model is bound
+	if table || len(shape) == 1 || strings.HasSuffix(name, ".bias") {
 		t.Data = h.zeros[:4*t.Elems()]
 	}
 	h.tensors = append(h.tensors, t)

@@ -11,6 +11,7 @@ import (
 func TestPublishedExperts(t *testing.T) {
 	for name, want := range map[string]struct{ all, active float64 }{
 		"qwen3-30b-a3b": {30.5, 3.3}, "gpt-oss-120b": {116.8, 5.1}, "glm-4.5-air": {106, 12}, "qwen3-235b-a22b": {235, 22}, "deepseek-v3": {671, 37},
+		"deepseek-v4-flash": {284, 13},
 	} {
 		b, err := Described(name+",type=f16", Options{Context: 256})
 		if err != nil {
@@ -44,7 +45,7 @@ func TestPublishedExperts(t *testing.T) {
 		"qwen3-30b-a3b,layers=0":   "is not a number from 1 to",
 		"qwen3-30b-a3b,type=q9":    `output type "q9" is not supported`,
 		"qwen3-30b-a3b,used=300":   "expert_used_count",
-		"qwen4":                    "opt-175b, qwen3-30b-a3b, gpt-oss-120b, glm-4.5-air, qwen3-235b-a22b, deepseek-v3",
+		"qwen4":                    "opt-175b, qwen3-30b-a3b, gpt-oss-120b, glm-4.5-air, qwen3-235b-a22b, deepseek-v3, deepseek-v4-flash",
 	} {
 		if _, err := Described(text, Options{Context: 64}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

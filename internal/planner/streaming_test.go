@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
@@ -48,5 +49,30 @@ func TestStreamingTokens(t *testing.T) {
 		if s := m.streaming(0, nil, &b, budget); s.Tokens != 0 || s.Experts != 0 {
 			t.Errorf("%s is sent from %d and %d tokens on to a GPU that is slower than the cores", c.model, s.Tokens, s.Experts)
 		}
+	}
+}
+
+// TestLent: experts on disk have less room in RAM where chunks of them are sent to a GPU: by what these pass through on
+// their way, and by what the host lends for their reads.
+func TestLent(t *testing.T) {
+	b, err := modelcost.Described("qwen3-30b-a3b,layers=4,vocab=4096", modelcost.Options{Context: 1024, UBatch: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := func(tokens int) (int64, []hybrid.Streaming) {
+		m := Described(8<<30, 60e9)
+		m.Add("a GPU", 500<<20, 500e9)
+		ram := b.Model.Bytes() / 2
+		s, err := With(m, b, Options{GPUs: GPUs{StreamTokens: &tokens}, RAM: RAM{Whole: ram, OnDisk: ram}}).Solve()
+		if err != nil || s.Plan.Disk.Bytes == 0 {
+			t.Fatalf("%d bytes on disk: %v", s.Plan.Disk.Bytes, err)
+		}
+		return s.Machine.RAM, s.Streams
+	}
+	without, _ := room(0)
+	with, streams := room(64)
+	const chunks = hybrid.Rooms + 3 // one is packed while two are read
+	if got, want := without-with, chunks*streams[0].Bytes; got != want || want == 0 {
+		t.Errorf("sending takes %d bytes of the room, want %d", got, want)
 	}
 }

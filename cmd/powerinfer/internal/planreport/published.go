@@ -44,27 +44,6 @@ func Published(out io.Writer) error {
 	return largerTable(out)
 }
 
-// largerTable prints expected speeds of models larger than memory.
-func largerTable(out io.Writer) error {
-	list, err := planner.SimulateLarger()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nLarger than memory: %d GiB of RAM at %.0f GB/s, a GPU of %d GB, and SSDs\n\n", planner.LargerRAM>>30, planner.LargerStream/1e9, planner.LargerGPU)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "model\ttype\tGiB\tSSD GB/s\tplan\tGPU GiB\tRAM GiB\tdisk GiB\thits\tdisk MB\t")
-	for i := range list {
-		y := &list[i]
-		d := &y.Plan.Disk
-		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f\t\n", y.Model, y.Type, quantity.GiB(y.Bytes), y.SSD/1e9, 1/y.Plan.Seconds, quantity.GiB(y.Plan.VRAM[0]), quantity.GiB(y.RAM), quantity.GiB(d.Bytes), 100*d.Hits, d.Read/1e6)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, "\nTokens per second; hits are uses of experts that are on no GPU and are found in RAM, MB what a token reads from the SSD.")
-	return err
-}
-
 // PublishedExperts prints expected speeds of models with experts on described machines, as Markdown: of one model, or
 // of all published ones.
 func PublishedExperts(out io.Writer, description string) error {
