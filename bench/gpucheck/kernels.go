@@ -36,7 +36,20 @@ type kernel struct {
 	types  []quant.Type // nil: every one
 	tokens int
 	copy   func(k *kit, s dims) func(v compute.Verbs)
+
+	attends bool // it is attention, which has arithmetics of its own
 }
+
+// arithmetic returns how the device computes a prompt's kernel, and why not by an arithmetic that comes before it.
+func (kern *kernel) arithmetic(d *vulkan.Device, t quant.Type, s dims) (vulkan.Arithmetic, error) {
+	if kern.attends {
+		return d.PromptAttention(s.embd/s.heads, s.embd/s.heads)
+	}
+	return d.LongProducts(t)
+}
+
+// of reports whether the kernel is timed with weights of a type.
+func (kern *kernel) of(t quant.Type) bool { return kern.types == nil || slices.Contains(kern.types, t) }
 
 func (c *check) kernels() []kernel {
 	s := c.dims()
@@ -60,6 +73,9 @@ func (c *check) kernels() []kernel {
 		{name: fmt.Sprintf("the same, %d heads sharing keys and values", 4), types: floats, tokens: 1, copy: func(k *kit, s dims) func(compute.Verbs) { return k.attention(s, s.kvHeads/4) }},
 		product(fmt.Sprintf("gate, up of %d tokens", s.prompt), s.prompt, gateUp),
 		product(fmt.Sprintf("down of %d tokens", s.prompt), s.prompt, down),
+		{name: fmt.Sprintf("attention of %d tokens over %d positions", s.prompt, s.positions), types: floats, tokens: s.prompt, attends: true, copy: func(k *kit, s dims) func(compute.Verbs) {
+			return k.attention(s, s.kvHeads/4)
+		}},
 	}
 }
 
@@ -94,7 +110,7 @@ func kernels(ctx context.Context, c *check, w *checkup.Report) error {
 			if ctx.Err() != nil {
 				break
 			}
-			if kern.types != nil && !slices.Contains(kern.types, t) || !c.only.MatchString(t.String()+" "+kern.name) {
+			if !kern.of(t) || !c.only.MatchString(t.String()+" "+kern.name) {
 				continue
 			}
 			checkup.Progress("%s, %s", t, kern.name)

@@ -273,5 +273,7 @@ func (k *kit) attention(s dims, kvHeads int) func(compute.Verbs) {
 	var c *compute.Cache
 	c, k.err = k.d.Cache(spec)
 	k.bytes += spec.Bytes()
+	seen := float64(k.tokens) * (float64(s.positions) - float64(k.tokens-1)/2) // positions, by all tokens
+	k.flops += 2 * seen * float64(s.heads*(shape.Key+shape.Value))
 	return func(v compute.Verbs) { v.Attend(out, q, c, 0, compute.Attention{Scale: 0.1}) }
 }

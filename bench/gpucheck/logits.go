@@ -28,6 +28,14 @@ func (c *check) prompt() int {
 	return 128
 }
 
+// checked returns how many tokens are decoded to verify.
+func (c *check) checked() int {
+	if c.tiny {
+		return 4
+	}
+	return 16
+}
+
 func (c *check) repetitions() int {
 	if c.tiny {
 		return 1
@@ -48,14 +56,11 @@ type logits struct {
 	of    bool    // they were compared
 }
 
-// checked is how many tokens are decoded to verify.
-const checked = 16
-
 // decode verifies and times.
 func (t *trial) decode(ctx context.Context, c *check, e *engine.Engine) error {
 	tokens := e.Tokenizer().Encode(text, true, false)
 	for _, again := range []bool{false, true} {
-		rows, err := decoded(e, tokens[:min(checked, len(tokens))])
+		rows, err := decoded(e, tokens[:min(c.checked(), len(tokens))])
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func TestDecode(t *testing.T) {
 				t.Errorf("with all of the model on the GPU: %q", where)
 			}
 		}
-		apart := regexp.MustCompile(`^the same bytes twice, within (\S+) of the processor's, (\d+) of 16 choices differ$`).FindStringSubmatch(verdict)
+		apart := regexp.MustCompile(`^the same bytes twice, within (\S+) of the processor's, (\d+) of 4 choices differ$`).FindStringSubmatch(verdict)
 		if apart == nil {
 			t.Errorf("row %d: %q", i, verdict)
 			continue
@@ -133,8 +133,8 @@ func TestDecode(t *testing.T) {
 func TestKernels(t *testing.T) {
 	testenv.Thorough(t)
 	text := software(t).sectionOf(t, "kernels")
-	if n := len(rows(text, "F16")); n != 12 {
-		t.Fatalf("%d kernels, want 12:\n%s", n, text)
+	if n := len(rows(text, "F16")); n != 13 {
+		t.Fatalf("%d kernels, want 13:\n%s", n, text)
 	}
 	for _, row := range rows(text, "F16") {
 		if us := number(t, row[3]); !(us > 0) {
@@ -148,13 +148,13 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestPrompts: every way of the device is timed, and the choice is one of them. The three kernels differ only in their
-// shapes, and TestKernels times all.
+// TestPrompts: every way of the device is timed, and the choice is one of them. The three kernels of
+// products differ only in their shapes, and TestKernels times all.
 func TestPrompts(t *testing.T) {
 	testenv.Thorough(t)
-	c, want := software(t), 3
+	c, want := software(t), 4
 	if !testenv.Exhaustive(t) {
-		c.only, want = regexp.MustCompile("^F16 down"), 1
+		c.only, want = regexp.MustCompile("^F16 (down|attention) of"), 2
 	}
 	text := c.sectionOf(t, "prompts")
 	table := rows(text, "F16")
@@ -162,6 +162,12 @@ func TestPrompts(t *testing.T) {
 		t.Fatalf("%d kernels, want %d:\n%s", len(table), want, text)
 	}
 	for _, row := range table {
+		if strings.HasPrefix(row[1], "attention") { // may have no matrices
+			if tflops := number(t, row[7]); !(tflops > 0) || row[9] != "in order" && row[9] != "cooperative matrices" {
+				t.Errorf("%s goes by %q: %v", row[1], row[9], row)
+			}
+			continue
+		}
 		for i, way := range row[5:8] { // cooperative matrices may be missing, and integers are of quantised types
 			if tflops := number(t, way); !(tflops >= 0) {
 				t.Errorf("%s: %s by %s", row[1], way, arithmetics()[i+3])

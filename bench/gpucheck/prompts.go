@@ -24,40 +24,48 @@ func prompts(ctx context.Context, c *check, w *checkup.Report) error {
 		return err
 	}
 	head := []string{"type", "kernel"}
-	var why []string
 	for _, a := range arithmetics() {
 		head = append(head, a.String()+", TFLOP/s")
 	}
-	standard := map[quant.Type]vulkan.Arithmetic{}
+	type one struct {
+		of       quant.Type
+		kern     kernel
+		standard vulkan.Arithmetic
+	}
+	var all []one
+	var why []string
 	for _, t := range c.types() {
-		a, failed := d.LongProducts(t)
-		standard[t] = a
-		if failed != nil {
-			why = append(why, strings.ReplaceAll(failed.Error(), "\n", "; "))
+		if t == quant.F32 { // has one way
+			continue
+		}
+		for _, kern := range c.promptKernels() {
+			if !kern.of(t) || !c.only.MatchString(t.String()+" "+kern.name) {
+				continue
+			}
+			a, failed := kern.arithmetic(d, t, c.dims())
+			all = append(all, one{t, kern, a})
+			if failed != nil {
+				why = append(why, strings.ReplaceAll(failed.Error(), "\n", "; "))
+			}
 		}
 	}
 	if err := d.Close(); err != nil {
 		return err
 	}
-	w.Say("Products of %d tokens, in each way there is. A way that is not the device's own choice for a type computes it only here; packed halves are too rough to be chosen.", c.dims().prompt)
+	w.Say("Products and attention of %d tokens, in each way there is. A way that is not the device's own choice for a type computes it only here; packed halves are too rough to be chosen.", c.dims().prompt)
 	slices.Sort(why)
 	for _, line := range slices.Compact(why) {
 		w.Say("%s.", line)
 	}
 	var failed []error
 	var table [][]string
-	for _, t := range c.types() {
-		if t == quant.F32 { // has one way
-			continue
+	for _, k := range all {
+		if ctx.Err() != nil {
+			break
 		}
-		for _, kern := range c.promptKernels() {
-			if ctx.Err() != nil || !c.only.MatchString(t.String()+" "+kern.name) {
-				continue
-			}
-			row, err := c.ways(ctx, t, kern, standard[t])
-			failed = append(failed, err)
-			table = append(table, row)
-		}
+		row, err := c.ways(ctx, k.of, k.kern, k.standard)
+		failed = append(failed, err)
+		table = append(table, row)
 	}
 	if len(table) > 0 {
 		w.Table(append(head, "fastest", "the choice"), table...)
@@ -111,7 +119,7 @@ func (c *check) way(ctx context.Context, t quant.Type, kern kernel, a vulkan.Ari
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, k.d.Close()) }()
-	if can, _ := k.d.LongProducts(t); can != a {
+	if can, _ := kern.arithmetic(k.d, t, c.dims()); can != a {
 		return 0, nil
 	}
 	seconds, err := k.time(ctx, kern, c.dims(), c.wanted(kern.tokens), c.tiny)

@@ -10,11 +10,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -32,7 +32,7 @@ func towers(ctx context.Context, c *check, w *checkup.Report) error {
 			w.Say("Cut off at the time limit.")
 			break
 		}
-		if !family.HasTower(v.Projector()) || c.tiny && v.Name != "internvl" {
+		if !tower.Has(v.Projector()) || c.tiny && v.Name != "internvl" {
 			continue
 		}
 		worst, err := c.distance(ctx, w, v)
@@ -124,7 +124,7 @@ func (c *check) tower(ctx context.Context, w *checkup.Report, v visiontest.Case,
 		return errors.Join(err, dev.Close())
 	}
 	defer f.Close()
-	t, err := vision.Open(ctx, f, dev, vision.Options{Limits: family.TowerLimits{Least: v.Least}})
+	t, err := vision.Open(ctx, f, dev, vision.Options{Limits: tower.Limits{Least: v.Least}})
 	if err != nil {
 		return errors.Join(err, dev.Close())
 	}

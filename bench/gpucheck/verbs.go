@@ -10,7 +10,7 @@ import (
 // The device's tests that a GPU can pass; the others are about lavapipe, or machines without a driver.
 const (
 	gpuTests = "^(TestConformance|TestArithmetic|TestTiles|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
-		"TestWrongParams|TestOverlap|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins|TestOpenings|TestFusions|TestTeams|TestElectedRows)$"
+		"TestWrongParams|TestOverlap|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins|TestOpenings|TestFusions|TestTeams|TestElectedRows|TestKnownAttention)$"
 	tinyTests = "^(TestReplay|TestReadAll|TestSetsPass)$"
 )
 

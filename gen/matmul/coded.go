@@ -26,6 +26,9 @@ func (k *tile) nibbleMinima() bool { return k.typ.Traits().Scales == quant.Nibbl
 // codebookName names the codebook's constant: values above zero, by their offset.
 func codebookName(typ quant.Type) string { return "values" + short(typ) }
 
+// signedName names the constant with the codebook's values as they are.
+func signedName(typ quant.Type) string { return "signed" + short(typ) }
+
 // defineCodebooks defines each type's 16 values, or its 8 values twice, in every 16 bytes.
 func defineCodebooks() {
 	for _, typ := range quantised() {
@@ -33,11 +36,12 @@ func defineCodebooks() {
 		if values == nil {
 			continue
 		}
-		var unsigned []byte
+		var unsigned, signed []byte
 		for _, v := range slices.Concat(values, values)[:16] {
-			unsigned = append(unsigned, byte(int(v)+layout.Offset(typ)))
+			unsigned, signed = append(unsigned, byte(int(v)+layout.Offset(typ))), append(signed, byte(v))
 		}
 		define(codebookName(typ), repeat(unsigned...))
+		define(signedName(typ), repeat(signed...))
 	}
 }
 
@@ -55,8 +59,8 @@ func (k *tile) room(most int) int { return min(most, 32767/(2*127*k.largest())) 
 // codes holds the operands of group, in registers, or in memory if there are few.
 type codes struct{ mask, third, table Op }
 
-// codes loads them.
-func (k *tile) codes() *codes {
+// codes loads them. book names the constant with the codebook, if the type has one.
+func (k *tile) codes(book string) *codes {
 	c := &codes{}
 	kept := func(name string) Op {
 		v := k.vec()
@@ -72,7 +76,7 @@ func (k *tile) codes() *codes {
 		c.third = constant("mask04")
 	}
 	if k.typ.Traits().Codebook != nil {
-		c.table = kept(codebookName(k.typ))
+		c.table = kept(book)
 	}
 	return c
 }
@@ -114,13 +118,14 @@ func (k *tile) startHalves(t int, first, second Op) {
 	for i, sum := range []Op{first, second} {
 		m := k.act(t, layout.ActLo32+i*(layout.ActHi32-layout.ActLo32))
 		switch o := k.offset(); {
-		case o == 32:
-			k.load(m, sum)
+		case o == 0:
+			k.zero(sum)
 		case o < 32:
 			k.load(m, sum)
 			VPSRAD(U8(byte(bits.Len(uint(32/o))-1)), sum, sum)
 		default:
-			panic("sums of halves start otherwise without AVX-512")
+			k.load(m, sum)
+			VPSLLD(U8(byte(bits.Len(uint(o/32))-1)), sum, sum)
 		}
 	}
 }
@@ -131,7 +136,7 @@ func (k *tile) codedVNNI(isum []reg.VecPhysical) {
 			k.start(t, isum[r*k.t+t])
 		}
 	}
-	c := k.codes()
+	c := k.codes(codebookName(k.typ))
 	w, x := k.vecs(k.r), k.vec()
 	for v := range 8 {
 		for r := range w {
@@ -145,6 +150,9 @@ func (k *tile) codedVNNI(isum []reg.VecPhysical) {
 		}
 	}
 }
+
+// narrow reports whether sums of halves fit 16 bits, so that one product of pairs scales both and adds them.
+func (k *tile) narrow() bool { return max(k.largest()-k.offset(), k.offset())*127*16 < 1<<15 }
 
 // halfScales leaves the 16 scales of row r as words in s.
 func (k *tile) halfScales(r int, s reg.VecPhysical) {
@@ -170,19 +178,74 @@ func (k *tile) splitWords(s, low reg.VecPhysical) {
 }
 
 func (k *tile) codedAVX2(isum []reg.VecPhysical) {
-	c, room := k.codes(), k.room(2)
-	w, p := k.vecs(room), k.vec()
-	k.vec()
+	if k.offset() == 128 {
+		k.signedAVX2(isum)
+		return
+	}
+	c, room := k.codes(codebookName(k.typ)), k.room(2)
+	w, p, q := k.vecs(room), k.vec(), k.vec()
 	for r := range k.r {
 		for t := range k.t {
-			k.start(t, isum[r*k.t+t])
+			k.startAVX2(r, t, isum[r*k.t+t], p)
 		}
 		for v := 0; v < 8; v += room {
 			for i := range w {
 				k.group(c, r, v+i, w[i], p)
 			}
+			scale := k.scaleWords(r, v, q)
 			for t := range k.t {
-				k.addProducts(isum[r*k.t+t], w, t, v, constant("ones16"), p)
+				k.addProducts(isum[r*k.t+t], w, t, v, scale, p)
+			}
+		}
+	}
+}
+
+// startAVX2 leaves −offset·Σ in sum. If halves have scales, Σ is multiplied by them.
+func (k *tile) startAVX2(r, t int, sum, tmp reg.VecPhysical) {
+	if !k.twoSums() || k.offset() == 0 {
+		k.start(t, sum)
+		return
+	}
+	k.halfScales(r, tmp)
+	VPMADDWD(k.act(t, layout.ActPairs), tmp, tmp)
+	VPSLLD(U8(byte(bits.Len(uint(k.offset()))-1)), tmp, tmp)
+	k.zero(sum)
+	VPSUBD(tmp, sum, sum)
+}
+
+// scaleWords returns the words that widen sums of the groups from v on, which are all in the same half: ones, or in q
+// the scales of row r's halves.
+func (k *tile) scaleWords(r, v int, q reg.VecPhysical) Op {
+	if !k.twoSums() {
+		return constant("ones16")
+	}
+	if v%4 == 0 {
+		k.halfScales(r, q)
+		VPSHUFB(constant([]string{"lowWords", "highWords"}[v/4]), q, q)
+	}
+	return q
+}
+
+// signedAVX2 gives the values' signs to the activations, because products of unsigned values do not fit 16 bits;
+// 127·127·2 fits.
+func (k *tile) signedAVX2(isum []reg.VecPhysical) {
+	c := k.codes(signedName(k.typ))
+	w, a, p := k.vec(), k.vec(), k.vec()
+	for v := range 8 {
+		for r := range k.r {
+			k.group(c, r, v, w, p)
+			VPABSB(w, a)
+			for t := range k.t {
+				acc := isum[r*k.t+t]
+				VMOVDQU(k.act(t, 32*v), p)
+				VPSIGNB(w, p, p)
+				VPMADDUBSW(p, a, p)
+				if v == 0 {
+					VPMADDWD(constant("ones16"), p, acc)
+					continue
+				}
+				VPMADDWD(constant("ones16"), p, p)
+				VPADDD(p, acc, acc)
 			}
 		}
 	}
@@ -203,32 +266,99 @@ func (k *tile) addProducts(sum reg.VecPhysical, w []reg.VecPhysical, t, v int, s
 
 // codedZ adds one superblock of one row and token with 512-bit vectors, each of two groups.
 func (k *tile) codedZ(isum reg.VecPhysical) func() {
-	dw, s, second := k.vec(), k.vec(), k.vec()
+	traits := k.typ.Traits()
+	dw, s, m, second := k.vec(), k.vec(), k.vec(), k.vec()
+	if k.nibbleMinima() {
+		k.least = k.vec()
+	}
 	kept := func(name string) reg.VecPhysical {
 		v := zmm(k.vec())
 		VMOVDQU32(constant(name), v)
 		return v
 	}
-	w, q := [2]reg.VecPhysical{zmm(k.vec()), zmm(k.vec())}, zmm(k.vec())
-	mask, table := kept("mask0f"), kept(codebookName(k.typ))
+	w, q, high := [2]reg.VecPhysical{zmm(k.vec()), zmm(k.vec())}, zmm(k.vec()), zmm(k.vec())
+	width := 4
+	if traits.Bits < 4 {
+		width = 2
+	}
+	mask := kept(map[int]string{2: "mask03", 4: "mask0f"}[width])
+	var turn, third, table reg.VecPhysical
+	if traits.Bits == 3 {
+		turn, third = kept("turn3"), kept("mask04")
+	}
+	if traits.Codebook != nil {
+		table = kept(codebookName(k.typ))
+	}
 	return func() {
-		k.start(0, isum)
-		k.zero(second)     // two chains of sums
-		for v := range 2 { // a load that meets two lines takes as long as two: low nibbles, then high ones, of each
-			VMOVDQU32(k.row(0, k.super().Quants+64*v), q)
-			VPANDD(mask, q, w[0])
-			VPSRLW(U8(4), q, w[1])
-			VPANDD(mask, w[1], w[1])
-			for half, sum := range []reg.VecPhysical{isum, second} {
-				VPSHUFB(w[half], table, w[half])
-				VPDPBUSD(k.act(0, 64*(v+2*half)), w[half], zmm(sum))
-			}
+		if k.twoSums() {
+			k.startHalves(0, isum, second)
+		} else {
+			k.start(0, isum)
+			k.zero(second) // two chains of sums
 		}
-		lo := w[0].AsY().(reg.VecPhysical)
-		VPADDD(zmm(second), zmm(isum), zmm(isum))
-		VEXTRACTI64X4(U8(1), zmm(isum), lo)
-		VPADDD(lo, isum, isum)
-		k.scales(0, dw, nil, s)
-		k.accumulate(0, 0, isum, dw, nil, s)
+		if turn != nil {
+			VBROADCASTI64X4(k.row(0, k.super().High), high)
+			VPROLVD(turn, high, high)
+		}
+		for i := range 4 { // pairs of groups; those that share a load follow each other
+			pair := i
+			if width == 4 {
+				pair = i/2 + 2*(i%2)
+			}
+			w, shift := w[i%2], pair%(8/width)*width
+			if width == 4 {
+				shift = pair / 2 * 4
+			}
+			if shift == 0 {
+				VMOVDQU32(k.row(0, k.super().Quants+64*pair), q)
+				VPANDD(mask, q, w)
+			} else {
+				VPSRLW(U8(byte(shift)), q, w)
+				VPANDD(mask, w, w)
+			}
+			if turn != nil {
+				if pair > 0 {
+					VPRORD(U8(2), high, high)
+				}
+				VPTERNLOGD(U8(orAnd), third, high, w)
+			}
+			if table != nil {
+				VPSHUFB(w, table, w)
+			}
+			VPDPBUSD(k.act(0, 64*pair), w, zmm([]reg.VecPhysical{isum, second}[pair/2]))
+		}
+		lo, hi := w[0].AsY().(reg.VecPhysical), w[1].AsY().(reg.VecPhysical)
+		if k.twoSums() {
+			VEXTRACTI64X4(U8(1), zmm(isum), lo)
+			VEXTRACTI64X4(U8(1), zmm(second), hi)
+			VPADDD(lo, isum, isum)
+			VPADDD(hi, second, second)
+			if k.nibbleMinima() {
+				VPMOVZXBW(k.row(0, 0), lo)
+				VPSRLW(U8(4), lo, k.least)
+				VPANDD(constant("low4Words"), lo, lo)
+			} else {
+				k.halfScales(0, lo)
+			}
+			if k.narrow() {
+				VPSLLD(U8(16), second, second)
+				VPTERNLOGD(U8(orAnd), constant("lowerWords"), isum, second)
+				VPMADDWD(lo, second, isum)
+			} else {
+				k.splitWords(lo, hi)
+				VPMULLD(hi, isum, isum)
+				VPMULLD(lo, second, second)
+				VPADDD(second, isum, isum)
+			}
+		} else {
+			VPADDD(zmm(second), zmm(isum), zmm(isum))
+			VEXTRACTI64X4(U8(1), zmm(isum), lo)
+			VPADDD(lo, isum, isum)
+		}
+		if !k.minima() {
+			m = nil
+		}
+		k.scales(0, dw, m, s)
+		k.accumulate(0, 0, isum, dw, m, s)
 	}
 }

@@ -63,6 +63,10 @@ func defineLifts() {
 	}
 }
 
+// streamed reports whether rows of an expanded type have a stream for one token, which needs no panel. It adds what the
+// type's panel would.
+func streamed(typ quant.Type) bool { return typ.Traits().Scales != quant.SmallFloats }
+
 // lift adds it to w.
 func (k *tile) lift(w reg.VecPhysical) {
 	if n := lift(k.typ); n > 0 {
@@ -116,7 +120,7 @@ func expandPair(typ quant.Type) {
 	Label("super")
 	mark := k.next
 	for r := range 2 {
-		k.ask(Mem{Base: soon[r], Index: k.off, Scale: 1}, k.super().Bytes)
+		k.ask(Mem{Base: soon[r], Index: k.off, Scale: 1}, k.super().Bytes+lineMore)
 		k.expandScales("VNNI", r, func(disp int) Mem { return Mem{Base: k.dst, Disp: 2*disp + 32*r} })
 		k.next = mark
 	}

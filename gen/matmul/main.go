@@ -80,6 +80,7 @@ func defineConstants() {
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
 	define("low4Words", repeat(0x0f, 0))
+	define("lowerWords", repeat(0xff, 0xff, 0, 0))
 	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
 	for n := 1; n <= 3; n++ {
 		define(fmt.Sprintf("halved%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Ldexp(1, -n))))...))
@@ -92,6 +93,11 @@ func defineConstants() {
 		turn[4*i] = byte(4 - i/8)
 	}
 	define("turn5", turn)
+	turn3 := make([]byte, 64) // the same to bit 2, see codedZ
+	for i := range 16 {
+		turn3[4*i] = byte(2 - i/8)
+	}
+	define("turn3", turn3)
 	define("x80", repeat(0x80))
 	define("ones16", repeat(1, 0))
 	define("mask63", repeat(63, 0, 0, 0))
@@ -148,6 +154,9 @@ func main() {
 				continue // packed, it is the same
 			}
 			if layout.FormOf(typ) != layout.Own {
+				if streamed(typ) {
+					stream(isa, typ, far)
+				}
 				if isa == "VNNI" {
 					expandPair(typ)
 				} else {

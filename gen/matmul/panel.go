@@ -236,7 +236,7 @@ func (k *tile) panelCodes() *codes {
 	if !k.coded() {
 		return nil
 	}
-	return k.codes()
+	return k.codes(codebookName(k.typ))
 }
 
 // expandCoded writes groups [from, to), within one half of the eight, for types with codes that are looked up or have

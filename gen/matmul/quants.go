@@ -18,17 +18,24 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 	k.and(mask, hi, hi)
 }
 
-// offset returns the offset of unsigned quants above their values.
-func (k *tile) offset() int { return layout.Offset(k.typ) }
+// offset returns the offset of unsigned quants above their values: that of panels, or of rows as they are packed.
+func (k *tile) offset() int {
+	if k.unlifted {
+		return layout.Offset(k.typ) - lift(k.typ)
+	}
+	return layout.Offset(k.typ)
+}
 
-// start sets sum to the offset's part for token t's activations: −offset·Σ. Offsets are zero or a power of two; offsets
-// below 8 need AVX-512.
+// start sets sum to the offset's part for token t's activations: −offset·Σ. Offsets are zero or a power of two.
 func (k *tile) start(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:
 		k.zero(sum)
 	case o == 8:
 		k.load(k.act(t, layout.ActNeg8), sum)
+	case o < 8:
+		k.load(k.act(t, layout.ActNeg8), sum)
+		VPSRAD(U8(byte(bits.Len(uint(8/o))-1)), sum, sum)
 	case !k.vnni():
 		k.load(k.act(t, layout.ActNeg8), sum)
 		VPSLLD(U8(byte(bits.Len(uint(o/8))-1)), sum, sum)

@@ -35,6 +35,7 @@ type tile struct {
 	wide           bool            // vectors are 512-bit ones
 	paired         bool            // rows are a panel's: every 32 bytes of a row, then the next row's 32 bytes
 	near           bool            // the next rows are left to the hardware's prefetcher
+	unlifted       bool            // quants have the offset of packed rows, not that of their form's panels
 	parted         bool            // a kernel of one token may also be called for a part of the columns
 	close          bool            // the next rows are prefetched into the first-level cache
 
@@ -358,7 +359,13 @@ func (k *tile) superblock(isum []reg.VecPhysical) {
 	if k.minima() {
 		m = k.vec()
 	}
+	if k.nibbleMinima() {
+		k.least = k.vec()
+	}
 	for r := range k.r {
+		if k.nibbleMinima() {
+			k.halfMinima(r, k.least)
+		}
 		k.scales(r, dw, m, s)
 		for t := range k.t {
 			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
@@ -443,8 +450,12 @@ func (k *tile) accumulateHalves(t int, isum, dw, m, s reg.VecPhysical, acc Op) {
 	VMOVUPS(isum, acc)
 }
 
-// minimum subtracts m·Σx of token t from sum.
+// minimum subtracts m·Σx of token t from sum; BlockMin's it adds.
 func (k *tile) minimum(t int, m, sum Op) {
+	if k.typ.Traits().Scales == quant.BlockMin {
+		VFMADD231PS(k.act(t, layout.ActDSum), m, sum)
+		return
+	}
 	VFNMADD231PS(k.act(t, layout.ActDSum), m, sum)
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 )
 
 // towerTolerance is the share of the largest number by which rows of a tower in F32 may differ from float64.
@@ -137,7 +137,7 @@ func TestTowerReference(t *testing.T) {
 	if all := convert.TowerKinds(); !t.Failed() && !slices.Equal(slices.Sorted(maps.Keys(covered)), all) {
 		t.Errorf("references cover %v of %v", slices.Sorted(maps.Keys(covered)), all)
 	}
-	if ours := family.TowerNames(); !slices.Equal(ours, convert.TowerKinds()) {
+	if ours := tower.Names(); !slices.Equal(ours, convert.TowerKinds()) {
 		t.Errorf("the programs are %v, and convert writes %v", ours, convert.TowerKinds())
 	}
 }

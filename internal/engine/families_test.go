@@ -155,7 +155,7 @@ func keeps(t *testing.T, small int, open func(drafts int) *engine.Engine) {
 		}
 		return d.sums, res
 	}
-	answer := randomTokens(rng, 12)
+	answer := randomTokens(rng, 12/small)
 	same := func(what string, e *engine.Engine, prompt []int32, least int) {
 		t.Helper()
 		want, _ := ask(afresh, prompt, answer, engine.Request{Reuse: engine.ReuseNone})

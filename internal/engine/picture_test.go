@@ -8,13 +8,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -41,7 +41,7 @@ func (s *spelling) Err() error                  { return nil }
 // TestPictures: a prompt with a picture has llama.cpp's tokens and, after the picture, its logits.
 func TestPictures(t *testing.T) {
 	for _, c := range testenv.Few(t, 4, visiontest.Cases()) {
-		if !family.HasTower(c.Projector()) {
+		if !tower.Has(c.Projector()) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -136,10 +136,10 @@ func openTower(t *testing.T, c visiontest.Case) *vision.Tower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tower, err := vision.Open(t.Context(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
+	v, err := vision.Open(t.Context(), f, dev, vision.Options{Limits: tower.Limits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tower.Close() })
-	return tower
+	t.Cleanup(func() { v.Close() })
+	return v
 }

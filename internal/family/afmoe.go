@@ -48,17 +48,14 @@ func readAFMoE(k *nn.Keys, b *nn.Binder, style compute.RopeStyle) *afmoe {
 	m := &afmoe{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
-	m.rope, m.windowRope = b.Rope(rope, nil), b.Rope(k.WindowRope(rope, 0), nil)
+	m.rope, m.windowRope = b.RopeWith(rope, nil), b.RopeWith(k.WindowRope(rope, 0), nil)
 	return m
 }
 
 func (m *afmoe) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 }
 
 // block binds block i.

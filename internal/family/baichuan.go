@@ -14,8 +14,7 @@ func newBaichuan(k *nn.Keys, b *nn.Binder) Program {
 	m.scores.Alibi = 0
 	switch len(m.layers) {
 	case 32:
-		rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-		m.rope = b.Rope(rope, b.RopeFactors(rope))
+		m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 	case 40:
 		m.scores = k.Scores(nn.Scores{Alibi: 8})
 	}

@@ -29,8 +29,7 @@ type cohere struct {
 // newCommandR binds a model without windows.
 func newCommandR(k *nn.Keys, b *nn.Binder) Program {
 	m := readCohere(k)
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 	m.bind(k, b)
 	return m
 }
@@ -41,9 +40,9 @@ func newCohere2(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 4096, FullEvery: 4}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	m.windowRope = b.RopeWith(k.WindowRope(rope, 0), factors)
 	if !slices.Contains(m.windowed, true) {
-		m.rope = b.Rope(rope, factors)
+		m.rope = b.RopeWith(rope, factors)
 	}
 	m.bind(k, b)
 	return m
@@ -57,11 +56,9 @@ func readCohere(k *nn.Keys) *cohere {
 
 func (m *cohere) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias))
-	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1), k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias), k.LogitCap(0))
+	m.output.Scale = k.Factor(".logit_scale", 1)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 }
 
 // block binds block i.

@@ -43,15 +43,12 @@ func newCohere2MoE(k *nn.Keys, b *nn.Binder) Program {
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum},
 	})
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers)+k.Extra, m.context)
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, m.norm(b, "output_norm"))
-	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1), k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, m.norm(b, "output_norm"), k.LogitCap(0))
+	m.output.Scale = k.Factor(".logit_scale", 1)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -111,7 +108,4 @@ func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *cohere2MoEBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *cohere2MoE) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, l)
-	return &y
-}
+func (m *cohere2MoE) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -27,11 +27,9 @@ type deciBlock struct {
 func newDeci(k *nn.Keys, b *nn.Binder) Program {
 	m := &deci{decoder: &decoder{eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{}), sizes: readHybridSizes(k)}}
 	heads := k.CountsFrom(0, ".attention.head_count", len(m.layers), nil) // layers without KV heads have them, too
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i, l, heads[i]))
 	}

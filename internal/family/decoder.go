@@ -44,8 +44,7 @@ type decoderSpec struct {
 // newDecoder binds a plain decoder.
 func newDecoder(k *nn.Keys, b *nn.Binder, spec decoderSpec) *decoder {
 	m := readDecoder(k, spec)
-	rope := k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context}))
 	m.bind(k, b)
 	return m
 }
@@ -63,13 +62,10 @@ func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
 	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
 	if !m.spec.encodes {
-		m.output = b.Output(&m.embed, m.output.Norm)
-		m.output.SoftCap = k.LogitCap(0)
+		m.output = b.Output(&m.embed, m.output.Norm, k.LogitCap(0))
 	}
 	m.output.Ranking.Pooling = m.spec.ranking
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 }
 
 // block binds a block like layer i's.
@@ -104,10 +100,7 @@ func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 
 func (m *decoder) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *decoder) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *decoder) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }
 
 // headNorms adds the norms of each head of queries and keys.
 func headNorms(m *decoder, b *nn.Binder, a *nn.Attention, _ int) {

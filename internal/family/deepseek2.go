@@ -48,18 +48,15 @@ func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 	m.scores.YaRN = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
 	m.latent, m.ropeSpec = shape, rope
-	m.queryRope = b.Rope(rope, factors)
-	m.keyRope = b.Rope(rope.Whole(), factors)
+	m.queryRope = b.RopeWith(rope, factors)
+	m.keyRope = b.RopeWith(rope.Whole(), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -95,7 +92,4 @@ func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (m *deepseek2) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, l)
-	return &y
-}
+func (m *deepseek2) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -56,7 +56,7 @@ func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttentio
 	}
 	rope := of.ropeSpec.Whole()
 	rope.Style = m.rope
-	a.Indexer = b.LatentIndexer(m.index, a, of.embd, nn.IndexEpsilon, b.Rope(rope, nil))
+	a.Indexer = b.LatentIndexer(m.index, a, of.embd, nn.IndexEpsilon, b.RopeWith(rope, nil))
 }
 
 func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {

@@ -73,10 +73,8 @@ func newDeepSeek4(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.last = b.LastConnection("output_hc", m.connections)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), 0)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

@@ -59,7 +59,7 @@ func newDFlash(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 
 	spec := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: s.key(), Trained: s.context})
 	spec.Sections = nil // in heads for models with pictures, all pairs are rotated by time
-	rope := b.Rope(spec, b.RopeFactors(spec))
+	rope := b.Rope(spec)
 	act := k.Activation(compute.SiLU)
 	scores := k.Scores(nn.Scores{})
 	scores.Later = false // what rows see is DraftShape's

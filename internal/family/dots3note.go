@@ -43,20 +43,18 @@ func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
 	window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
 	kind := func(s nn.LatentShape, r nn.RopeSpec, window int) latentKind {
 		r.First = s.Key - r.Dims
-		return latentKind{s, b.Rope(r, nil), b.Rope(r.Whole(), nil), window}
+		return latentKind{s, b.RopeWith(r, nil), b.RopeWith(r.Whole(), nil), window}
 	}
 	m.kinds = [2]latentKind{kind(full, rope, 0), kind(windows, k.WindowRope(rope, 0), window)}
 	rope.Style = compute.Halves
-	m.indexRope = b.Rope(rope.Whole(), nil)
+	m.indexRope = b.RopeWith(rope.Whole(), nil)
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), 0)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

@@ -56,7 +56,7 @@ func newEagle3(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 	b = b.Layer(0)
 	m.attn = b.Attention(l.HeadShape)
 	b.QKV(m.attn, 2*s.embd, nn.MayHaveBias)
-	m.attn.Rope, m.attn.Scores = b.Rope(rope, factors), b.Scores(k.Scores(nn.Scores{}), l.HeadShape)
+	m.attn.Rope, m.attn.Scores = b.RopeWith(rope, factors), b.Scores(k.Scores(nn.Scores{}), l.HeadShape)
 	m.attn.Out = b.Linear("attn_output", s.embd, l.Heads*l.Value, nn.MayHaveBias)
 	m.embdNorm, m.stateNorm = b.RMSNorm("attn_norm", s.embd, eps), b.RMSNorm("attn_norm_2", s.embd, eps)
 	m.ffnNorm = b.RMSNorm("ffn_norm", s.embd, eps)

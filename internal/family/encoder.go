@@ -47,8 +47,7 @@ func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 	m.scores = k.Scores(nn.Scores{Alibi: spec.alibi, Later: true})
 	m.experts = k.Experts(nn.ExpertSpec{Width: m.embd, Neurons: m.ff(), Gated: spec.gated, Act: m.act, Plain: true, Routing: compute.Routing{MinSum: nn.LeastSum}})
 	if spec.rotated {
-		rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-		m.rope = b.Rope(rope, b.RopeFactors(rope))
+		m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 	}
 
 	m.embed = b.Embedding(m.embd)
@@ -60,14 +59,13 @@ func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 	if b.Has("token_types.weight") {
 		m.embed.Types = b.Lookups("token_types", m.embd)
 	}
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *encoder) block(b *nn.Binder, l layer) encoderBlock {
+// block binds a block like layer i's.
+func (m *encoder) block(b *nn.Binder, i int) encoderBlock {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.MayHaveBias, m.spec.qkvBias))
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)

@@ -18,6 +18,6 @@ func newExaoneMoE(k *nn.Keys, b *nn.Binder) Program {
 	m.experts.ShareOne()
 	m.readWindows(k, nn.WindowSpec{Window: 128, FullEvery: 4})
 	rope := m.readRope(k)
-	m.windowRope = b.Rope(rope, b.RopeFactors(rope))
+	m.windowRope = b.Rope(rope)
 	return m.bind(k, b)
 }

@@ -32,15 +32,11 @@ type falconH1Block struct {
 
 func newFalconH1(k *nn.Keys, b *nn.Binder) Program {
 	m := &falconH1{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{}), states: k.States()}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

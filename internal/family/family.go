@@ -194,6 +194,14 @@ type ends struct {
 // Ends returns them.
 func (e *ends) Ends() (*nn.Embedding, *nn.Output) { return &e.embed, &e.output }
 
+// bindBlocks binds the blocks of n layers.
+func bindBlocks[B any](b *nn.Binder, n int, bind func(b *nn.Binder, i int) B) (blocks []B) {
+	for i := range n {
+		blocks = append(blocks, bind(b.Layer(i), i))
+	}
+	return blocks
+}
+
 // through passes x through the blocks of a model's layers.
 func through[B any, P interface {
 	*B

@@ -28,8 +28,7 @@ type gemma3 struct {
 
 func newGemma3(k *nn.Keys, b *nn.Binder) Program {
 	m := bindGemma3(k, b, nn.Scores{})
-	m.output = b.Output(&m.embed, m.output.Norm)
-	m.output.SoftCap = k.LogitCap(0)
+	m.output = b.Output(&m.embed, m.output.Norm, k.LogitCap(0))
 	return m
 }
 
@@ -51,14 +50,12 @@ func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
 	}
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 6}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
-	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 1e4).Unscaled(), nil)
+	m.rope, m.windowRope = b.Rope(rope), b.RopeWith(k.WindowRope(rope, 1e4).Unscaled(), nil)
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
 	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -89,7 +86,4 @@ func (m *gemma3) block(b *nn.Binder, i int) nn.Sandwich {
 
 func (m *gemma3) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *gemma3) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *gemma3) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

@@ -54,19 +54,16 @@ func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 5}, n, m.context)
 	m.ownKV, m.topK = k.OwnKV(n, 20), k.TopK(n)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
-	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 1e4).Unscaled(), nil)
+	m.rope, m.windowRope = b.Rope(rope), b.RopeWith(k.WindowRope(rope, 1e4).Unscaled(), nil)
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(30)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(30))
 	width := k.RequiredCount(".embedding_length_per_layer_input", nn.MaxWidth/n)
 	// The table of each layer's embeddings has as many rows as the table of tokens.
 	m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
 	m.altUp = b.AltUp(k, m.embd)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

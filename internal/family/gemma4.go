@@ -64,14 +64,11 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 	m.ownKV = k.OwnKV(n, 0)
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(30)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(30))
 	if width := k.Optional(".embedding_length_per_layer_input", nn.MaxWidth/n); width > 0 {
 		m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
 	}
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -87,12 +84,12 @@ func readGemma4(k *nn.Keys, b *nn.Binder) gemma4Shape {
 		}
 	}
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 	if narrow > 0 {
 		rope = k.WindowRope(rope, 1e4).Unscaled()
 		rope.Dims = k.Count(".rope.dimension_count_swa", narrow, nn.MaxWidth)
 		k.RopeFits(rope, ".rope.dimension_count_swa", narrow)
-		m.windowRope = b.Rope(rope, nil)
+		m.windowRope = b.RopeWith(rope, nil)
 	}
 	return m
 }

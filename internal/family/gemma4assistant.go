@@ -35,7 +35,7 @@ func newGemma4Assistant(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 		k.Fail("key %q: the draft model reads hidden states of %d elements, and the model's have %d: take the draft model that was made for the model", k.Arch+width, n, of.Embd)
 	}
 	embed := b.Embedding(m.embd)
-	output := b.Output(&embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	output := b.Output(&embed, b.RMSNorm("output_norm", m.embd, m.eps), 0)
 	if embed.Table != nil && embed.Table.Rows > of.Vocab {
 		b.Fail("the draft model has %d tokens, and the model %d: take the draft model that was made for the model", embed.Table.Rows, of.Vocab)
 	}

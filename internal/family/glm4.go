@@ -23,20 +23,17 @@ func newGLM4(k *nn.Keys, b *nn.Binder) Program {
 	if k.Divided(".rope.dimension_sections") { // as in files of the models that see pictures
 		style = compute.Halves
 	}
-	rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *glm4) block(b *nn.Binder, l layer) nn.Sandwich {
+// block binds a block like layer i's.
+func (m *glm4) block(b *nn.Binder, i int) nn.Sandwich {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
@@ -57,7 +54,4 @@ func (m *glm4) block(b *nn.Binder, l layer) nn.Sandwich {
 
 func (m *glm4) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *glm4) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *glm4) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -33,20 +33,17 @@ type gptNeoXBlock struct {
 func newGPTNeoX(k *nn.Keys, b *nn.Binder) Program {
 	m := &gptNeoX{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{})}
 	m.parallel = k.Flag(".use_parallel_residual", true)
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *gptNeoX) block(b *nn.Binder, l layer) nn.Block {
+// block binds a block like layer i's.
+func (m *gptNeoX) block(b *nn.Binder, i int) nn.Block {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.HasBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)

@@ -31,17 +31,14 @@ func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 128, FullEvery: 2}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+	m.rope, m.windowRope = b.RopeWith(rope, factors), b.RopeWith(k.WindowRope(rope, 0), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.SoftmaxChosen}, Biases: nn.Required,
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -68,7 +65,4 @@ func (m *gptOSS) block(b *nn.Binder, i int) nn.PreNorm {
 
 func (m *gptOSS) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *gptOSS) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *gptOSS) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

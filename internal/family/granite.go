@@ -48,21 +48,19 @@ func bindGranite(k *nn.Keys, b *nn.Binder, embedding, part, logits float64) Prog
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 	})
 	m.part = k.Factor(".residual_scale", part)
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = k.Factor(".embedding_scale", embedding)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", logits), k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Scale = 1 / k.Factor(".logit_scale", logits)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *granite) block(b *nn.Binder, l layer) graniteBlock {
+// block binds a block like layer i's.
+func (m *granite) block(b *nn.Binder, i int) graniteBlock {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
@@ -92,7 +90,4 @@ func (l *graniteBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *graniteBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *granite) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *granite) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -39,7 +39,7 @@ func newGraniteHybrid(k *nn.Keys, b *nn.Binder) Program {
 	m.states, m.part = k.States(), k.Factor(".residual_scale", 1)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	if factors := b.RopeFactors(rope); k.Flag(".rope.scaling.finetuned", true) {
-		m.rope = b.Rope(rope, factors)
+		m.rope = b.RopeWith(rope, factors)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
@@ -47,11 +47,9 @@ func newGraniteHybrid(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = k.Factor(".embedding_scale", 1)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", 1), k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Scale = 1 / k.Factor(".logit_scale", 1)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -97,7 +95,4 @@ func (l *graniteHybridBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tenso
 
 func (l *graniteHybridBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
-func (m *graniteHybrid) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, m.attention())
-	return &y
-}
+func (m *graniteHybrid) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, m.attention())) }

@@ -35,8 +35,7 @@ func newGraniteSWA(k *nn.Keys, b *nn.Binder) Program {
 	})
 	m.part = k.Factor(".residual_scale", 1)
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers), m.context)
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 	rotated, said := k.PerLayer(".attention.rope_pattern", len(m.layers))
 	if m.rotated = rotated; !said {
 		m.rotated = slices.Repeat([]bool{true}, len(m.layers))
@@ -44,11 +43,9 @@ func newGraniteSWA(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = k.Factor(".embedding_scale", 1)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", 1), k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Scale = 1 / k.Factor(".logit_scale", 1)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

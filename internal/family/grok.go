@@ -40,23 +40,22 @@ func newGrok(k *nn.Keys, b *nn.Binder) Program {
 	m.scores = k.Scores(nn.Scores{Scale: k.Within(".attention.output_scale", 1/math.Sqrt(128), 0, nn.MaxScale), SoftCap: 30})
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context, BetaFast: 8})
 	rope.AttnFactor, rope.Magnitude = rope.AttnFactor*cmp.Or(rope.Magnitude, 1), 0 // files have a factor of YaRN's magnitude there
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 	})
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = k.Factor(".embedding_scale", 78.38367176906169) // Grok 1's, for files that do not say them
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1/math.Sqrt(3)), k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Scale = k.Factor(".logit_scale", 1/math.Sqrt(3))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *grok) block(b *nn.Binder, l layer) grokBlock {
+// block binds a block like layer i's.
+func (m *grok) block(b *nn.Binder, i int) grokBlock {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)

@@ -33,6 +33,6 @@ func newHunyuanMoE(k *nn.Keys, b *nn.Binder) Program {
 	m.experts.Neurons, m.experts.Routing.Normalised = m.ff(), true // whatever files say
 	m.experts.ShareOne()
 	rope := m.readRope(k)
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 	return m.bind(k, b)
 }

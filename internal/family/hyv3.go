@@ -16,6 +16,6 @@ func newHyV3(k *nn.Keys, b *nn.Binder) Program {
 	})
 	m.experts.ShareOne()
 	rope := m.readRope(k)
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 	return m.bind(k, b)
 }

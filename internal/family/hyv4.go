@@ -46,11 +46,11 @@ type hyV4Block struct {
 func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 	m := &hyV4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved)
-	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
+	m.latent, m.queryRope, m.keyRope = shape, b.RopeWith(rope, nil), b.RopeWith(rope.Whole(), nil)
 	if k.Optional(".attention.indexer.top_k", nn.MaxWidth) > 0 {
 		m.index, m.indexed = k.Indexer(), readIndexed(k, len(m.layers))
 		rope.First = m.index.Key - rope.Dims
-		m.indexRope = b.Rope(rope, nil)
+		m.indexRope = b.RopeWith(rope, nil)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
@@ -61,11 +61,8 @@ func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.last = b.LastConnection("output_hc", m.connections)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

@@ -50,7 +50,7 @@ func newKimiK3(k *nn.Keys, b *nn.Binder) Program {
 	}
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.mixers.eps))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.mixers.eps), 0)
 	m.last = m.mix(b, "output_res_score")
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i, l))

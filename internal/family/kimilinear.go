@@ -51,7 +51,7 @@ func bindKimiLinear(k *nn.Keys, b *nn.Binder, rotated bool) Program {
 	m.limits, m.others = k.Limits(".swiglu_clamp_exp", n), k.Limits(".swiglu_clamp_shexp", n)
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.mixers.eps))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.mixers.eps), 0)
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i, l))
 	}
@@ -87,6 +87,5 @@ func (l *kimiLinearBlock) Store(p *nn.Pass, x compute.Tensor) {
 }
 
 func (m *kimiLinear) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, l, m.layers[m.attention()])
-	return &y
+	return new(m.block(b, l, m.layers[m.attention()]))
 }

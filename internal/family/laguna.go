@@ -25,6 +25,6 @@ func newLaguna(k *nn.Keys, b *nn.Binder) Program {
 	rope := m.readRope(k)
 	local := k.WindowRope(rope.Unscaled(), 0)
 	local.Dims = k.Count(".rope.dimension_count_swa", rope.Dims, nn.MaxWidth)
-	m.rope, m.windowRope = b.Rope(rope, nil), b.Rope(local, nil)
+	m.rope, m.windowRope = b.RopeWith(rope, nil), b.RopeWith(local, nil)
 	return m.bind(k, b)
 }

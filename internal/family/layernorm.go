@@ -60,21 +60,18 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 		}
 		rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
 		factors := b.RopeFactors(rope)
-		m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+		m.rope, m.windowRope = b.RopeWith(rope, factors), b.RopeWith(k.WindowRope(rope, 0), factors)
 	}
 
 	m.embed = b.Embedding(m.embd)
 	if spec.embedNorm {
 		m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.HasBias)
 	}
-	m.output = b.Output(&m.embed, m.norm(b, "output_norm"))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output = b.Output(&m.embed, m.norm(b, "output_norm"), k.LogitCap(0))
 	if b.Present("position_embd.weight", spec.positions) {
 		m.embed.Positions, m.embed.Before = b.Lookups("position_embd", m.embd), spec.before
 	}
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

@@ -26,19 +26,15 @@ type lfm2 struct {
 func newLFM2(k *nn.Keys, b *nn.Binder) Program {
 	m := &lfm2{sizes: readHybridSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	m.taps = k.ShortConvTaps()
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true, MinSum: nn.LeastSum},
 		ChoiceBias: nn.Required,
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("token_embd_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("token_embd_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -62,7 +58,4 @@ func (m *lfm2) block(b *nn.Binder, i int) hybridBlock {
 
 func (m *lfm2) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *lfm2) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, m.attention())
-	return &y
-}
+func (m *lfm2) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, m.attention())) }

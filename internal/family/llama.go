@@ -23,23 +23,20 @@ type llama struct {
 
 func newLlama(k *nn.Keys, b *nn.Binder) Program {
 	m := &llama{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.ActivationOr(compute.Activation{Kind: compute.SiLU}, "relu"), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *llama) block(b *nn.Binder, l layer) nn.PreNorm {
+// block binds a block like layer i's.
+func (m *llama) block(b *nn.Binder, i int) nn.PreNorm {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
@@ -56,7 +53,4 @@ func (m *llama) block(b *nn.Binder, l layer) nn.PreNorm {
 
 func (m *llama) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *llama) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *llama) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

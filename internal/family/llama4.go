@@ -37,9 +37,9 @@ func newLlama4(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: llama4Part, FullEvery: 4}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	m.windowRope = b.RopeWith(k.WindowRope(rope, 0), factors)
 	if !slices.Contains(m.windowed, true) {
-		m.rope = b.Rope(rope, factors)
+		m.rope = b.RopeWith(rope, factors)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid}, Before: true,
@@ -47,11 +47,8 @@ func newLlama4(k *nn.Keys, b *nn.Binder) Program {
 	m.experts.Shared = cmp.Or(m.experts.Shared, m.experts.Neurons)
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -84,7 +81,4 @@ func (m *llama4) block(b *nn.Binder, i int) nn.PreNorm {
 
 func (m *llama4) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *llama4) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *llama4) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

@@ -44,8 +44,7 @@ func bindMamba(k *nn.Keys, b *nn.Binder, mixer func(b *nn.Binder, embd int, eps 
 	embd, eps := k.RequiredCount(".embedding_length", nn.MaxWidth), k.RMSEpsilon(1e-5)
 	m := &mamba{}
 	m.embed = b.Embedding(embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", embd, eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", embd, eps), k.LogitCap(0))
 	for i := range k.Layers() {
 		b := b.Layer(i)
 		m.blocks = append(m.blocks, mambaBlock{i, b.RMSNorm("attn_norm", embd, eps), mixer(b, embd, eps)})

@@ -27,8 +27,8 @@ func newMaple(k *nn.Keys, b *nn.Binder) Program {
 	m.readWindows(k, nn.WindowSpec{FullEvery: 4})
 	rope := m.readRope(k)
 	if !slices.Contains(m.windowed, true) {
-		m.rope = b.Rope(rope, nil)
+		m.rope = b.RopeWith(rope, nil)
 	}
-	m.windowRope = b.Rope(k.WindowRope(rope, 0), nil)
+	m.windowRope = b.RopeWith(k.WindowRope(rope, 0), nil)
 	return m.bind(k, b)
 }

@@ -17,6 +17,6 @@ func newMellum(k *nn.Keys, b *nn.Binder) Program {
 	m.readWindows(k, nn.WindowSpec{FullEvery: 4})
 	rope := m.readRope(k)
 	factors := b.RopeFactors(rope)
-	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(rope.Unscaled(), factors)
+	m.rope, m.windowRope = b.RopeWith(rope, factors), b.RopeWith(rope.Unscaled(), factors)
 	return m.bind(k, b)
 }

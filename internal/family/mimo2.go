@@ -26,6 +26,6 @@ func newMiMo2(k *nn.Keys, b *nn.Binder) Program {
 	m.experts.Routing.Score, m.experts.Routing.Normalised = compute.Sigmoid, true // whatever files say
 	m.readWindows(k, nn.WindowSpec{FullEvery: 6})
 	rope := m.readRope(k)
-	m.rope, m.windowRope = b.Rope(rope, nil), b.Rope(k.WindowRope(rope, 0), nil)
+	m.rope, m.windowRope = b.RopeWith(rope, nil), b.RopeWith(k.WindowRope(rope, 0), nil)
 	return m.bind(k, b)
 }

@@ -37,21 +37,20 @@ func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
 	m := &miniCPM3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Halves)
 	factors := b.RopeFactors(rope)
-	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent, m.queryRope, m.keyRope = shape, b.RopeWith(rope, factors), b.RopeWith(rope.Whole(), factors)
 	m.part = k.Factor(".residual_scale", 1.4/math.Sqrt(float64(len(m.layers))))
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = k.Factor(".embedding_scale", 12)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", float64(m.embd)/256), k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Scale = 1 / k.Factor(".logit_scale", float64(m.embd)/256)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
+// block binds a block like layer i's.
+func (m *miniCPM3) block(b *nn.Binder, i int) miniCPM3Block {
+	l := m.at(i)
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
@@ -82,7 +81,4 @@ func (l *miniCPM3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
-func (m *miniCPM3) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *miniCPM3) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -37,15 +37,14 @@ const lightningInterval = 8
 
 func newMiniMax01(k *nn.Keys, b *nn.Binder) Program {
 	m := &minimax01{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), factor: k.Factor(".residual_scale", 1), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Plain: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Absent,
 	})
 	m.experts.Routing.Normalised = true
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), 0)
 	for i, recurrent := range k.RecurrentBut(lightningInterval, len(m.layers)) {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i, recurrent))
 	}

@@ -33,7 +33,7 @@ func readMixers(k *nn.Keys, b *nn.Binder, s *sizes, rotated bool) mixers {
 	shape, rope := readLatent(k, s, compute.Interleaved)
 	if m.latent = shape; rotated {
 		factors := b.RopeFactors(rope)
-		m.rope, m.shared = b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+		m.rope, m.shared = b.RopeWith(rope, factors), b.RopeWith(rope.Whole(), factors)
 	}
 	return m
 }

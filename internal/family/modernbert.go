@@ -29,15 +29,13 @@ func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 3, FullFirst: true}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 1e4), factors)
+	m.rope, m.windowRope = b.RopeWith(rope, factors), b.RopeWith(k.WindowRope(rope, 1e4), factors)
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.NoBias)
 	m.output.Ranking = nn.Ranking{Pooling: nn.PoolMean, GELU: true}
 	m.output.Norm = b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

@@ -67,7 +67,7 @@ func (m *moe) readRope(k *nn.Keys) nn.RopeSpec {
 // rotate reads the rotation of heads, which is the same in all layers.
 func (m *moe) rotate(k *nn.Keys, b *nn.Binder) *moe {
 	rope := m.readRope(k)
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 	return m
 }
 
@@ -79,11 +79,8 @@ func (m *moe) readWindows(k *nn.Keys, usual nn.WindowSpec) {
 // bind binds the model after its hyperparameters were read.
 func (m *moe) bind(k *nn.Keys, b *nn.Binder) *moe {
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -120,10 +117,7 @@ func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 
 func (m *moe) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *moe) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, l)
-	return &y
-}
+func (m *moe) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }
 
 // MTPInputs implements ReadsMTP.
 func (m *moe) MTPInputs() MTPInputs { return m.spec.mtp }

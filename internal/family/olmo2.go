@@ -27,14 +27,11 @@ func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
 	m := &olmo2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 0).Unscaled(), nil)
+	m.rope, m.windowRope = b.Rope(rope), b.RopeWith(k.WindowRope(rope, 0).Unscaled(), nil)
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -60,7 +57,4 @@ func (m *olmo2) block(b *nn.Binder, i int) nn.PostNorm {
 
 func (m *olmo2) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *olmo2) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

@@ -23,21 +23,18 @@ type phi2 struct {
 
 func newPhi2(k *nn.Keys, b *nn.Binder) Program {
 	m := &phi2{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias), k.LogitCap(0))
 	m.output.Head.B = b.Bias("output", b.Rows("token_embd.weight"), nn.Required)
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *phi2) block(b *nn.Binder, l layer) nn.Parallel {
+// block binds a block like layer i's.
+func (m *phi2) block(b *nn.Binder, i int) nn.Parallel {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.HasBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)

@@ -29,15 +29,12 @@ func newPhi3(k *nn.Keys, b *nn.Binder) Program {
 	m := &phi3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+	m.rope, m.windowRope = b.RopeWith(rope, factors), b.RopeWith(k.WindowRope(rope, 0), factors)
 	m.window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -63,7 +60,4 @@ func (m *phi3) block(b *nn.Binder, i int) nn.PreNorm {
 
 func (m *phi3) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *phi3) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *phi3) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

@@ -26,24 +26,21 @@ type phiMoE struct {
 
 func newPhiMoE(k *nn.Keys, b *nn.Binder) Program {
 	m := &phiMoE{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.BiasedRMSNorm("output_norm", m.embd, m.eps))
+	m.output = b.Output(&m.embed, b.BiasedRMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
 	m.output.Head.B = b.Bias("output", b.Rows("token_embd.weight"), nn.Required)
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
+// block binds a block like layer i's.
+func (m *phiMoE) block(b *nn.Binder, i int) nn.PreNorm {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)

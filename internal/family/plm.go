@@ -26,19 +26,17 @@ func newPLM(k *nn.Keys, b *nn.Binder) Program {
 	m := &plm{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.ReLU2), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved)
 	factors := b.RopeFactors(rope)
-	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent, m.queryRope, m.keyRope = shape, b.RopeWith(rope, factors), b.RopeWith(rope.Whole(), factors)
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *plm) block(b *nn.Binder, l layer) nn.PreNorm {
+// block binds a block like layer i's.
+func (m *plm) block(b *nn.Binder, i int) nn.PreNorm {
+	l := m.at(i)
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
@@ -54,7 +52,4 @@ func (m *plm) block(b *nn.Binder, l layer) nn.PreNorm {
 
 func (m *plm) Forward(p *nn.Pass) compute.Tensor { return through(p, m.embed.Forward(p), m.blocks) }
 
-func (m *plm) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *plm) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -26,21 +26,19 @@ func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 		Style: compute.Halves, Dims: m.key(), Trained: m.context,
 		Mixed: true, // only Qwen3-VL: M-RoPE's axes take turns
 	})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(rope)
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Deep = k.Deep(len(m.layers)) // Qwen3-VL's DeepStack; 0 in text models
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
 	m.output.Ranking.Softmax = true // Qwen3-Reranker's scores are a softmax
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *qwen3) block(b *nn.Binder, l layer) nn.PreNorm {
+// block binds a block like layer i's.
+func (m *qwen3) block(b *nn.Binder, i int) nn.PreNorm {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
@@ -66,7 +64,4 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *qwen3) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *qwen3) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

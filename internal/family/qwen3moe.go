@@ -24,8 +24,7 @@ type qwen3MoE struct {
 
 func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	m := &qwen3MoE{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 0, nn.MaxExperts)), // for files that say the neurons of a token's experts together
@@ -33,16 +32,15 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Deep = k.Deep(len(m.layers))
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap, m.output.Ranking.Softmax = k.LogitCap(0), true
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.output.Ranking.Softmax = true
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *qwen3MoE) block(b *nn.Binder, l layer) nn.PreNorm {
+// block binds a block like layer i's.
+func (m *qwen3MoE) block(b *nn.Binder, i int) nn.PreNorm {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
@@ -68,7 +66,4 @@ func (m *qwen3MoE) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (m *qwen3MoE) BindMTP(b *nn.Binder, l int) Block {
-	y := m.block(b, m.at(l))
-	return &y
-}
+func (m *qwen3MoE) BindMTP(b *nn.Binder, l int) Block { return new(m.block(b, l)) }

@@ -37,8 +37,7 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 			m.layers[i].HeadShape = nn.HeadShape{}
 		}
 	}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context}))
 	if k.Says(".expert_used_count") {
 		used := k.Same(".expert_used_count", 1, nn.MaxExperts)
 		m.experts = k.Experts(nn.ExpertSpec{
@@ -49,11 +48,8 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 	}
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -80,7 +76,4 @@ func (m *qwen3Next) Forward(p *nn.Pass) compute.Tensor {
 	return through(p, m.embed.Forward(p), m.blocks)
 }
 
-func (m *qwen3Next) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, m.attention())
-	return &y
-}
+func (m *qwen3Next) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, m.attention())) }

@@ -48,8 +48,7 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 			m.layers[i].HeadShape = nn.HeadShape{}
 		}
 	}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context}))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Gate: true, Plain: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 1, nn.MaxExperts)), // for files that say the neurons of a token's experts together
@@ -63,10 +62,8 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 		m.embed.Picture = m.grams.Picture
 	}
 	m.last = b.LastGatedConnection("output_hc", m.streams)
-	m.output = b.Output(&m.embed, nn.Norm{})
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, nn.Norm{}, 0)
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 

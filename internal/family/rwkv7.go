@@ -34,7 +34,7 @@ func newRWKV7(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, eps, nn.HasBias)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, eps, nn.HasBias))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, eps, nn.HasBias), 0)
 	for i := range layers {
 		b := b.Layer(i)
 		block := rwkv7Block{number: i, timeNorm: b.LayerNorm("attn_norm", m.embd, eps, nn.HasBias), norm: b.LayerNorm("attn_norm_2", m.embd, eps, nn.HasBias)}

@@ -41,20 +41,17 @@ func newSmallThinker(k *nn.Keys, b *nn.Binder) Program {
 	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers), m.context)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	factors := b.RopeFactors(rope)
-	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	m.windowRope = b.RopeWith(k.WindowRope(rope, 0), factors)
 	if !slices.Contains(m.windowed, true) {
-		m.rope = b.Rope(rope, factors)
+		m.rope = b.RopeWith(rope, factors)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true, MinSum: nn.LeastSum},
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
@@ -108,7 +105,4 @@ func (l *smallThinkerBlock) Store(p *nn.Pass, x compute.Tensor) {
 	l.attn.Attend(p, p.Norm(x, l.attnNorm))
 }
 
-func (m *smallThinker) BindMTP(b *nn.Binder, _ int) Block {
-	y := m.block(b, len(m.layers)-1)
-	return &y
-}
+func (m *smallThinker) BindMTP(b *nn.Binder, _ int) Block { return new(m.block(b, len(m.layers)-1)) }

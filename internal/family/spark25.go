@@ -15,8 +15,8 @@ func newSpark25(k *nn.Keys, b *nn.Binder) Program {
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	local := k.WindowRope(rope, 0)
 	local.Dims = k.Count(".rope.dimension_count_swa", rope.Dims, nn.MaxWidth)
-	m.rope = b.Rope(rope, nil)
-	windowRope := b.Rope(local, nil)
+	m.rope = b.RopeWith(rope, nil)
+	windowRope := b.RopeWith(local, nil)
 	m.spec.attention = func(m *decoder, b *nn.Binder, a *nn.Attention, i int) {
 		a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 		if windowed[i] {

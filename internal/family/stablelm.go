@@ -23,20 +23,17 @@ type stableLM struct {
 
 func newStableLM(k *nn.Keys, b *nn.Binder) Program {
 	m := &stableLM{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.rope = b.Rope(k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context}))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
-	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
-	}
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias), k.LogitCap(0))
+	m.blocks = bindBlocks(b, len(m.layers), m.block)
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *stableLM) block(b *nn.Binder, l layer) nn.Block {
+// block binds a block like layer i's.
+func (m *stableLM) block(b *nn.Binder, i int) nn.Block {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.MayHaveBias)
 	if b.Has("attn_q_norm.weight") {

@@ -39,6 +39,6 @@ func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	if factors != nil {
 		factors = factors[:full.Dims/2]
 	}
-	m.rope, m.windowRope = b.Rope(full, factors), b.Rope(k.WindowRope(local, 0), nil)
+	m.rope, m.windowRope = b.RopeWith(full, factors), b.RopeWith(k.WindowRope(local, 0), nil)
 	return m.bind(k, b)
 }

@@ -182,7 +182,11 @@ func (v *value) id() string {
 		io.WriteString(h, s)
 	}
 	h.Write([]byte{v.kind})
-	text(v.text)
+	if r, ok := rational(v); ok { // 1.0 is 1
+		text(r.RatString())
+	} else {
+		text(v.text)
+	}
 	begin := ""
 	for i, e := range v.values {
 		if v.kind == '{' {
@@ -201,7 +205,7 @@ func (v *value) id() string {
 	return v.name
 }
 
-// equal reports whether two values are written in the same way.
+// equal reports whether two values are the same, with an object's members in the same order.
 func (v *value) equal(w *value) bool { return v == w || v.id() == w.id() }
 
 // among returns a function that reports whether a value is in list.

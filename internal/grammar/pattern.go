@@ -6,8 +6,10 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unsafe"
 )
 
@@ -19,11 +21,61 @@ const (
 	classBytes = 6 << 10 // of one class of Unicode, about
 )
 
-// unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
-var unicodeEscape = regexp.MustCompile(`\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|\\.`)
+// spelledOtherwise matches what ECMAScript spells or means otherwise than Go, and where a class begins and ends.
+var spelledOtherwise = regexp.MustCompile(`\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|` +
+	`\\([pP]\{)(?:Script|sc|General_Category|gc)=|(?s:\\.)|\[:\^?[a-z]+:\]|\[\^?\]?|\]`)
 
-// patternDFA returns the automaton of texts with a match of a JSON Schema's pattern anywhere. Its syntax is that of
-// Go's regexp, without look-around and back references, plus ECMAScript's \u.
+// ECMAScript's white space and all other characters, as parts of a class. Go's \s has only that of ASCII, without \v.
+const (
+	space    = `\t-\r \x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}`
+	notSpace = `\x{0}-\x08\x0E-\x1F!-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{FEFE}\x{FF00}-\x{10FFFF}`
+)
+
+// fromECMAScript returns a pattern as Go's regexp reads it. What ECMAScript does not know is left as it is.
+func fromECMAScript(pattern string) string {
+	inClass := false
+	class := func(runes string) string {
+		if inClass {
+			return runes
+		}
+		return "[" + runes + "]"
+	}
+	return spelledOtherwise.ReplaceAllStringFunc(pattern, func(s string) string {
+		m := spelledOtherwise.FindStringSubmatch(s)
+		switch {
+		case m[1] != "":
+			high, _ := strconv.ParseUint(m[1], 16, 32)
+			low, _ := strconv.ParseUint(m[2], 16, 32)
+			return fmt.Sprintf(`\x{%X}`, utf16.DecodeRune(rune(high), rune(low)))
+		case m[3]+m[4] != "":
+			return `\x{` + m[3] + m[4] + `}`
+		case m[5] != "":
+			return `\` + m[5]
+		case s == `\/`:
+			return "/"
+		case s == `\s`:
+			return class(space)
+		case s == `\S`:
+			return class(notSpace)
+		case s == "]":
+			inClass = false
+		case s[0] != '[' || strings.HasPrefix(s, "[:"):
+		case inClass: // a bracket within a class means itself
+			inClass = !strings.HasSuffix(s, "]")
+			return `\` + s
+		case s == "[]":
+			return `[^\x{0}-\x{10FFFF}]`
+		case s == "[^]":
+			return `[\x{0}-\x{10FFFF}]`
+		default:
+			inClass = true
+		}
+		return s
+	})
+}
+
+// patternDFA returns the automaton of texts with a match of a JSON Schema's pattern anywhere. A pattern is ECMAScript's,
+// without look-around, back references and word boundaries, or Go's.
 func patternDFA(m *meter, pattern string) (*dfa, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("the pattern %q has %d bytes, more than %d", shown(pattern), len(pattern), maxPattern)
@@ -32,16 +84,7 @@ func patternDFA(m *meter, pattern string) (*dfa, error) {
 	if err := m.within(20 * len(pattern)); err != nil {
 		return nil, err
 	}
-	text := unicodeEscape.ReplaceAllStringFunc(pattern, func(s string) string {
-		m := unicodeEscape.FindStringSubmatch(s)
-		switch {
-		case m[1]+m[2] != "":
-			return `\x{` + m[1] + m[2] + `}`
-		case s == `\/`:
-			return "/"
-		}
-		return s
-	})
+	text := fromECMAScript(pattern)
 	if err := m.take(classBytes * (strings.Count(text, `\p`) + strings.Count(text, `\P`))); err != nil {
 		return nil, err
 	}
@@ -201,8 +244,8 @@ func readBy(in *syntax.Inst) []runeRange {
 	switch {
 	case in.Op == syntax.InstRuneAny:
 		return normalise([]runeRange{{0, lastRune}})
-	case in.Op == syntax.InstRuneAnyNotNL:
-		return complement([]runeRange{{'\n', '\n'}})
+	case in.Op == syntax.InstRuneAnyNotNL: // ECMAScript knows more ends of lines
+		return complement([]runeRange{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})
 	case len(in.Rune) == 1:
 		out := []runeRange{{in.Rune[0], in.Rune[0]}}
 		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,6 +324,9 @@ func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
 		return nil, "", err
 	}
 	for _, part := range parts {
+		if text, err := url.PathUnescape(part); err == nil {
+			part = text
+		}
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		var next *value
 		if n, err := strconv.Atoi(part); err == nil && at.kind == '[' && n >= 0 && n < len(at.values) {
@@ -417,26 +421,18 @@ func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, e
 			}
 		}
 	}
-	var list []*value
-	if e := v.get("enum"); e != nil {
-		if e.kind != '[' {
-			return nil, fmt.Errorf("%s/enum: a list of values belongs here", path)
-		}
-		list = e.values
+	if e := v.get("enum"); e != nil && e.kind != '[' {
+		return nil, fmt.Errorf("%s/enum: a list of values belongs here", path)
 	}
-	if one := v.get("const"); one != nil {
-		if v.get("enum") == nil {
-			list = []*value{one}
-		}
-		list = slices.DeleteFunc(slices.Clone(list), func(e *value) bool { return !e.equal(one) })
-	}
+	values, _ := constants(v)
 	var subs []*expr
-	for _, e := range list {
+	for _, e := range values {
 		if slices.ContainsFunc(allowed, e.is) {
-			if err := c.spend(path, 0, exprBytes+len(e.json())); err != nil {
+			text, err := c.constant(e, path)
+			if err != nil {
 				return nil, err
 			}
-			subs = append(subs, c.scalar(e))
+			subs = append(subs, text)
 		}
 	}
 	if len(subs) == 0 {
@@ -445,7 +441,32 @@ func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, e
 	return choice(subs...), nil
 }
 
-// scalar returns the spellings of a value, with Python's if it is neither an object nor a list.
+// constant returns the texts of a value of enum or const.
+func (c *schemas) constant(v *value, path string) (*expr, error) {
+	if err := c.spend(path, 0, exprBytes*(1+3*len(v.values))+len(v.text)); err != nil {
+		return nil, err
+	}
+	if v.kind != '{' && v.kind != '[' {
+		return c.scalar(v), nil
+	}
+	parts := []*expr{literal(string(v.kind))}
+	for i, e := range v.values {
+		if i > 0 {
+			parts = append(parts, comma)
+		}
+		if v.kind == '{' {
+			parts = append(parts, c.scalar(&value{kind: '"', text: v.keys[i]}), colon)
+		}
+		text, err := c.constant(e, path)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, text)
+	}
+	return sequence(append(parts, literal(string(v.kind+2)))...), nil // } and ]
+}
+
+// scalar returns the spellings of a value that is neither an object nor a list, with Python's.
 func (c *schemas) scalar(v *value) *expr {
 	text := v.json()
 	if !c.python {
@@ -459,7 +480,7 @@ func (c *schemas) scalar(v *value) *expr {
 	case 'n':
 		return choice(literal(text), literal("None"))
 	}
-	return literal(text)
+	return literal(text) // a number
 }
 
 // is reports whether v is of a type of JSON Schema's.

@@ -38,7 +38,11 @@ func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []*value{v.without(append(slices.Clone(applicators), annotations...)...)}
+	plain := v.without(append(slices.Clone(applicators), annotations...)...)
+	if values, ok := constants(v); ok { // so that two different ones leave none
+		plain = plain.without("const").with("enum", &value{kind: '[', values: values})
+	}
+	out := []*value{plain}
 	for _, key := range applicators {
 		e := v.get(key)
 		if e == nil {
@@ -103,12 +107,20 @@ func (c *schemas) cross(a, b []*value, path string) ([]*value, error) {
 			if err != nil {
 				return nil, err
 			}
-			if t := m.get("type"); t == nil || t.kind != '[' || len(t.values) > 0 {
+			if !impossible(m) {
 				out = append(out, m)
 			}
 		}
 	}
 	return out, nil
+}
+
+// impossible reports whether no type, or no value of an enum that is of a type, is left.
+func impossible(v *value) bool {
+	allowed, err := typesOf(v, "")
+	values, ok := constants(v)
+	return err == nil && (len(allowed) == 0 ||
+		ok && !slices.ContainsFunc(values, func(e *value) bool { return slices.ContainsFunc(allowed, e.is) }))
 }
 
 // merge returns the schema of values that are valid by both a and b. Both have no applicators.
@@ -308,7 +320,9 @@ func (c *schemas) plainlyApart(x, y *value, path string, depth int) bool {
 			return true
 		}
 	}
-	if p, q := constants(x), constants(y); p != nil && q != nil {
+	p, ok1 := constants(x)
+	q, ok2 := constants(y)
+	if ok1 && ok2 {
 		c.m.spend(4 * (len(p) + len(q)))
 		return !slices.ContainsFunc(p, among(q))
 	}
@@ -328,15 +342,19 @@ func (c *schemas) plainlyApart(x, y *value, path string, depth int) bool {
 	return false
 }
 
-// constants returns the values of const or enum, nil without them.
-func constants(v *value) []*value {
-	if e := v.get("const"); e != nil {
-		return []*value{e}
+// constants returns the values of enum and const, if there is one of them.
+func constants(v *value) (values []*value, ok bool) {
+	e, one := v.get("enum"), v.get("const")
+	ok = e != nil && e.kind == '['
+	switch {
+	case ok && one != nil:
+		return slices.DeleteFunc(slices.Clone(e.values), func(e *value) bool { return !e.equal(one) }), true
+	case one != nil:
+		return []*value{one}, true
+	case ok:
+		return e.values, true
 	}
-	if e := v.get("enum"); e != nil && e.kind == '[' {
-		return e.values
-	}
-	return nil
+	return nil, false
 }
 
 func onlyObjects(v *value) bool {

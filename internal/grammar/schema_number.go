@@ -10,7 +10,7 @@ import (
 const (
 	integerDigits  = 18
 	fractionDigits = 16
-	maxModulus     = 1000
+	maxMultiples   = 1000 // multipleOf without bounds, and the numbers of one with bounds
 )
 
 // rangeBytes is roughly the size of the numbers between two bounds: expressions by the digits of the bounds.
@@ -63,33 +63,27 @@ func (c *schemas) integer(v *value, path string) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	step := int64(1)
+	lo, hi := l.whole()
 	if m := v.get("multipleOf"); m != nil {
 		r, ok := rational(m)
 		if !ok || r.Sign() <= 0 {
 			return nil, fmt.Errorf("%s/multipleOf: a number above 0 belongs here, not %s", path, m)
 		}
-		n := r.Num() // an integer is a multiple of n/d in lowest terms if it is a multiple of n
-		if n.Cmp(big.NewInt(maxModulus)) > 0 {
-			err = c.loosen("%s: multipleOf %s is not supported; at most %d", path, m, maxModulus)
-		} else if step = n.Int64(); step > 1 && (l.lo != nil || l.hi != nil) {
-			step, err = 1, c.loosen("%s: multipleOf beside a minimum or maximum is not supported", path)
-		}
-		if err != nil {
-			return nil, err
+		if n := r.Num(); n.Cmp(big.NewInt(1)) > 0 { // integers are multiples of n/d in lowest terms if they are of n
+			if e, err := c.multiples(n, lo, hi, path); e != nil || err != nil {
+				return e, err
+			}
+			if err := c.loosen("%s: multipleOf %s is not supported here; the most are %d, between two bounds %d multiples, and a minimum alone is 0 or up to multipleOf", path, m, maxMultiples, maxMultiples); err != nil {
+				return nil, err
+			}
 		}
 	}
-	switch {
-	case step > 1:
-		return c.rule(fmt.Sprint("multiple of ", step), path, func() (*expr, error) {
-			return multiples(int(step)), c.spend(path, 0, int(step)*10*exprBytes)
-		})
-	case l.lo == nil && l.hi == nil:
+	if lo == nil && hi == nil {
 		return c.rule("integer", path, func() (*expr, error) {
 			return choice(literal("0"), sequence(optional(literal("-")), wholePart())), nil
 		})
 	}
-	return integersBetween(l), c.spend(path, 0, rangeBytes)
+	return integersBetween(lo, hi), c.spend(path, 0, rangeBytes)
 }
 
 // wholePart returns the digits of a whole number above 0.
@@ -97,8 +91,40 @@ func wholePart() *expr {
 	return sequence(class(runeRange{'1', '9'}), repeat(digit, 0, integerDigits-1))
 }
 
-// multiples returns the multiples of n: vertex 1+r follows digits with remainder r.
-func multiples(n int) *expr {
+// multiples returns the multiples of n from lo to hi, nil if they are not supported. No bound is nil.
+func (c *schemas) multiples(n, lo, hi *big.Int, path string) (*expr, error) {
+	if lo != nil && hi != nil {
+		var subs []*expr
+		i := ceil(new(big.Rat).SetFrac(lo, n))
+		for i.Mul(i, n); i.Cmp(hi) <= 0; i.Add(i, n) {
+			if len(subs) == maxMultiples {
+				return nil, nil
+			}
+			subs = append(subs, literal(i.String()))
+		}
+		return choice(subs...), c.spend(path, 0, len(subs)*exprBytes)
+	}
+	if n.Cmp(big.NewInt(maxMultiples)) > 0 || hi != nil || lo != nil && (lo.Sign() < 0 || lo.Cmp(n) > 0) {
+		return nil, nil
+	}
+	step := int(n.Int64())
+	positive, err := c.rule(fmt.Sprint("multiple of ", step), path, func() (*expr, error) {
+		return positiveMultiples(step), c.spend(path, 0, step*10*exprBytes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if lo == nil {
+		positive = sequence(optional(literal("-")), positive)
+	}
+	if lo == nil || lo.Sign() == 0 {
+		positive = choice(literal("0"), positive)
+	}
+	return positive, nil
+}
+
+// positiveMultiples returns the multiples of n above 0: vertex 1+r follows digits with remainder r.
+func positiveMultiples(n int) *expr {
 	g := make([]vertex, n+2)
 	for d := 1; d <= 9; d++ {
 		e := edge{literal(string(rune('0' + d))), 1 + d%n}
@@ -110,14 +136,12 @@ func multiples(n int) *expr {
 			g[1+r].edges = append(g[1+r].edges, edge{literal(string(rune('0' + d))), 1 + (10*r+d)%n})
 		}
 	}
-	return choice(literal("0"), sequence(optional(literal("-")), &expr{op: opGraph, graph: g}))
+	return &expr{op: opGraph, graph: g}
 }
 
-// integersBetween returns the whole numbers within l. A side without a bound goes as far as integerDigits, and as the
-// other side's digits.
-func integersBetween(l limits) *expr {
+// whole returns the least and the most whole number within l, each nil without a bound.
+func (l limits) whole() (lo, hi *big.Int) {
 	one := big.NewInt(1)
-	var lo, hi *big.Int
 	if l.lo != nil {
 		lo = ceil(l.lo)
 		if l.loOpen && l.lo.IsInt() {
@@ -131,6 +155,13 @@ func integersBetween(l limits) *expr {
 			hi.Sub(hi, one)
 		}
 	}
+	return lo, hi
+}
+
+// integersBetween returns the whole numbers from lo to hi. A side without a bound, nil, goes as far as integerDigits,
+// and as the other side's digits.
+func integersBetween(lo, hi *big.Int) *expr {
+	one := big.NewInt(1)
 	far := func(n *big.Int) *big.Int {
 		digits := max(integerDigits, len(new(big.Int).Abs(n).String()))
 		return new(big.Int).Sub(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil), one)
@@ -294,7 +325,7 @@ func positives(l limits, places int) *expr {
 	from := func(w *big.Int, b bound) *expr { return sequence(literal(w.String()), b.fraction(places)) }
 	low := bound{lo: fraction, low: true, loOpen: l.loOpen}
 	if l.hi == nil {
-		return choice(from(whole, low), sequence(integersBetween(limits{lo: new(big.Rat).SetInt(next)}), free))
+		return choice(from(whole, low), sequence(integersBetween(next, nil), free))
 	}
 	top, rest := split(l.hi)
 	high := bound{hi: rest, high: true, hiOpen: l.hiOpen}

@@ -38,6 +38,11 @@ func (c *schemas) members(v *value, path string) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(props) > 0 && isNamed(v.get("propertyNames")) {
+		if err := c.loosen("%s: propertyNames beside properties or required is not supported", path); err != nil {
+			return nil, err
+		}
+	}
 	extra, err := c.extraMember(v, props, path)
 	if err != nil {
 		return nil, err
@@ -182,7 +187,7 @@ func (c *schemas) extraMember(v *value, props []property, path string) (*expr, e
 	}
 	s := v.get("additionalProperties")
 	if s == nil {
-		if v.get("properties") != nil || len(props) > 0 {
+		if v.get("properties") != nil || len(props) > 0 && v.get("maxProperties") != nil {
 			return nil, nil
 		}
 		s = truth(true)
@@ -232,17 +237,8 @@ func (c *schemas) patternMember(v *value, props []property, path string) (*expr,
 func (c *schemas) otherName(v *value, props []property, path string) (*expr, error) {
 	names := v.get("propertyNames")
 	switch {
-	case len(props) > 0 && names != nil:
-		if err := c.loosen("%s: propertyNames beside properties is not supported", path); err != nil {
-			return nil, err
-		}
-	case isNamed(names):
-		at := path + "/propertyNames"
-		s, err := c.merge(names.without(annotations...), &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "string"}}}, at)
-		if err != nil {
-			return nil, err
-		}
-		return c.schema(s, at)
+	case len(props) == 0 && names != nil:
+		return c.schema(both(names, &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "string"}}}), path+"/propertyNames")
 	case len(props) == 0:
 		return c.anyString()
 	}
@@ -258,7 +254,7 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 
 // isNamed reports whether propertyNames says anything.
 func isNamed(names *value) bool {
-	return names != nil && names.kind == '{' && len(names.without(annotations...).keys) > 0
+	return names != nil && names.kind != 't' && (names.kind != '{' || len(names.without(annotations...).keys) > 0)
 }
 
 // items returns the arrays that are valid by v. Without a schema for further items, there are none after those of a

@@ -26,6 +26,9 @@ var schemaCases = []struct {
 	{`{"type":["string","null"]}`, []string{`null`, `""`}, []string{`0`}},
 	{`{"type":"boolean"}`, []string{`true`, `false`}, []string{`"true"`}},
 	{`{"enum":["a",1,null,{"b":[1,2]},"\"\n"]}`, []string{`"a"`, `1`, `null`, `{"b":[1,2]}`, `"\"\n"`}, []string{`"b"`, `2`}},
+	{`{"enum":[{"a":[1,2],"b":{}}]}`, []string{`{"a":[1,2],"b":{}}`, `{"a": [1, 2], "b": {}}`}, []string{`{"a":[1,2]}`}},
+	{`{"type":"string","anyOf":[{"const":1},{"const":"a"}]}`, []string{`"a"`}, []string{`1`}},
+	{`{"const":"a","anyOf":[{"const":"a"},{"const":"b"}]}`, []string{`"a"`}, []string{`"b"`}},
 	{`{"type":"string","enum":["a",1]}`, []string{`"a"`}, []string{`1`}},
 	{`{"const":{"a":1.5}}`, []string{`{"a":1.5}`}, []string{`{"a":1}`}},
 	{`{"type":"integer"}`, []string{`0`, `-7`, `123456789012345678`}, []string{`1.5`, `-`, `00`, `"1"`}},
@@ -35,6 +38,9 @@ var schemaCases = []struct {
 	{`{"type":"integer","maximum":-105}`, []string{`-105`, `-106`, `-1000`}, []string{`-104`, `0`, `105`}},
 	{`{"type":"integer","minimum":0.5,"maximum":2300}`, []string{`1`, `2299`, `2300`, `999`}, []string{`0`, `2301`, `3000`}},
 	{`{"type":"integer","multipleOf":7}`, []string{`0`, `7`, `-14`, `700`, `20091670176973402`}, []string{`8`, `-1`, `20091670176973400`}},
+	{`{"type":"integer","minimum":-7,"maximum":20,"multipleOf":5}`, []string{`-5`, `0`, `20`}, []string{`-10`, `7`, `25`}},
+	{`{"type":"integer","minimum":0,"multipleOf":5}`, []string{`0`, `5`, `1000`}, []string{`-5`, `7`}},
+	{`{"type":"integer","exclusiveMinimum":0,"multipleOf":5}`, []string{`5`, `10`}, []string{`0`, `-5`, `7`}},
 	{`{"type":"number"}`, []string{`0`, `-1.25`, `1e10`, `1.5E-3`}, []string{`1.`, `e1`}},
 	{`{"type":"number","minimum":0.25,"exclusiveMaximum":1.5}`, []string{`0.25`, `0.3`, `1`, `1.49999`, `1.0`, `0.250`}, []string{`0.24`, `1.5`, `1.50`, `2`, `0`, `-1`, `0.2`}},
 	{`{"type":"number","minimum":-1.5,"maximum":20}`, []string{`-1.5`, `-1.49`, `-0.0`, `0`, `19.99`, `20`, `20.0`}, []string{`-1.51`, `-2`, `20.01`, `21`, `200`}},
@@ -70,6 +76,8 @@ var schemaCases = []struct {
 	{`{"type":"object","properties":{"a":{}},"additionalProperties":false}`, []string{`{}`, `{"a":1}`}, []string{`{"b":1}`}},
 	{`{"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,"maxProperties":2}`, []string{`{"x":1}`, `{"x":1,"y":2}`}, []string{`{}`, `{"x":1,"y":2,"z":3}`, `{"x":"a"}`}},
 	{`{"type":"object","propertyNames":{"pattern":"^[a-z]$"},"additionalProperties":{"type":"null"}}`, []string{`{}`, `{"a":null}`}, []string{`{"A":null}`, `{"aa":null}`}},
+	{`{"type":"object","propertyNames":false}`, []string{`{}`}, []string{`{"a":1}`}},
+	{`{"type":"object","required":["a"]}`, []string{`{"a":1}`, `{"a":1,"b":2}`}, []string{`{}`, `{"b":2}`}},
 	{`{"type":"object","patternProperties":{"^x-":{"type":"integer"}},"additionalProperties":false}`, []string{`{}`, `{"x-a":1,"x-":2}`}, []string{`{"a":1}`, `{"x-a":"1"}`}},
 	{`{"type":"object","required":["q"],"additionalProperties":{"type":"integer"}}`, []string{`{"q":1}`, `{"q":1,"r":2}`}, []string{`{}`, `{"q":"a"}`}},
 	{`{"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]}`, []string{`1`, `"a"`}, []string{`"ab"`, `null`}},
@@ -95,7 +103,7 @@ var schemaCases = []struct {
 		[]string{`{"v":1}`, `{"v":1,"next":{}}`},
 	},
 	{`{"type":"array","items":{"$ref":"#"}}`, []string{`[]`, `[[],[[]]]`}, []string{`[1]`}},
-	{`{"definitions":{"a/b":{"type":"null"}},"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b","description":"d"}},"required":["x"]}`, []string{`{"x":null}`}, []string{`{"x":1}`}},
+	{`{"definitions":{"a/b[é]":{"type":"null"}},"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b%5B%C3%A9%5D","description":"d"}},"required":["x"]}`, []string{`{"x":null}`}, []string{`{"x":1}`}},
 	{`{"type":"object","properties":{"é\"\\\n":{"type":"null"}},"required":["é\"\\\n"]}`, []string{`{"é\"\\\n":null}`}, []string{`{}`}},
 }
 
@@ -263,11 +271,31 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// The library reads patterns as Go does, and knows no \\u.
+// What ECMAScript's RegExp says of a character: the library reads patterns as Go does.
 func TestPatternsOfECMAScript(t *testing.T) {
-	c := fromSchema(t, `{"type":"string","pattern":"^\"\\u00e9\\/\\u{41}$"}`, byteVocabulary(t))
-	if !accepts(c, `"\"é/A"`) || accepts(c, `"é/A"`) {
-		t.Error("not the texts of the pattern")
+	v := byteVocabulary(t)
+	for _, k := range []struct{ pattern, yes, no string }{
+		{`^"\u00e9\/\u{41}\ud83d\ude00$`, `"é/A😀`, `é/A😀`},
+		{`^\s$`, "\u00a0", "a"},
+		{`^\s$`, "\v", "\u180e"},
+		{`^\S$`, "\u200b", "\u3000"},
+		{`^[^\s]$`, "a", "\ufeff"},
+		{`^[\Sx]$`, "\u2060", "\v"},
+		{`^.$`, "\v", "\r"},
+		{`^.$`, "\u0085", "\u2028"},
+		{`^[^]$`, "\n", "]" + "]"},
+		{`^[^][\]a]$`, "xa", "a"},
+		{`^(a|[]b)$`, "a", "]"},
+		{`^[a[]$`, "[", "]"},
+		{`^\p{Script=Greek}\p{gc=Lu}$`, "αA", "aA"},
+	} {
+		c := fromSchema(t, `{"type":"string","pattern":`+quote(k.pattern)+`}`, v)
+		if !accepts(c, quote(k.yes)) {
+			t.Errorf("%s: %q is refused", k.pattern, k.yes)
+		}
+		if accepts(c, quote(k.no)) {
+			t.Errorf("%s: %q is accepted", k.pattern, k.no)
+		}
 	}
 }
 
@@ -291,6 +319,7 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		`{"type":"integer","minimum":3,"maximum":2}`:                           `the minimum is more than the maximum`,
 		`{"oneOf":[{"type":"integer"},{"type":"number"}]}`:                     `number 0 and number 1`,
 		`{"type":"object","properties":{"a":{}},"patternProperties":{"b":{}}}`: `patternProperties is supported only`,
+		`{"properties":{"ab":{}},"propertyNames":{"maxLength":1}}`:             `propertyNames beside properties`,
 		`{"type":"object","required":["a"],"additionalProperties":false}`:      `"a" is required, but neither`,
 		`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`:   `no text is complete`,
 		`{"prefixItems":[{}],"items":[{}]}`:                                    `exclude each other`,

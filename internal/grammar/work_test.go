@@ -258,7 +258,7 @@ func (w writer) pattern(depth int) string {
 	case depth == 0 || k == 0:
 		return w.char()
 	case k == 1:
-		return w.pick(`\d`, `\w`, `\p{L}`, `\p{Greek}`, `.`, `[^a]`, `[a-c]`, `[^\d]`, `[é-λ0]`, `\s`, `(?i:B)`)
+		return w.pick(`\d`, `\w`, `\p{L}`, `\p{Greek}`, `.`, `[^a]`, `[a-c]`, `[^\d]`, `[é-λ0]`, `[ \t]`, `(?i:B)`)
 	case k == 2:
 		return "(" + w.pattern(depth-1) + ")" + w.pick("*", "+", "?")
 	case k == 3:

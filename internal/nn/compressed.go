@@ -93,7 +93,7 @@ func (b *Binder) CompressedAttention(s CompressedSpec) *CompressedAttention {
 		r.First = key - r.Dims
 		return r
 	}
-	a.Rope = b.Rope(last(s.Key), nil)
+	a.Rope = b.RopeWith(last(s.Key), nil)
 	a.Back = a.Rope.Inverse()
 	a.Stored = b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true, Floats: true})
 	a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, s.Width, NoBias), b.RMSNorm("attn_q_a_norm", s.Query, s.Eps)
@@ -109,7 +109,7 @@ func (b *Binder) CompressedAttention(s CompressedSpec) *CompressedAttention {
 	if i := s.Index; i.Heads > 0 && b.Err == nil {
 		a.Indexer = &BlockIndexer{
 			Q: b.Linear("indexer.attn_q_b", i.Heads*i.Key, s.Query, NoBias), Weights: b.Linear("indexer.proj", i.Heads, s.Width, NoBias),
-			Scale: float32(1 / math.Sqrt(float64(i.Heads*i.Key))), Rope: b.Rope(last(i.Key), nil),
+			Scale: float32(1 / math.Sqrt(float64(i.Heads*i.Key))), Rope: b.RopeWith(last(i.Key), nil),
 			Keys: b.compressor("indexer_compressor", s, i.Key, last(i.Key)),
 			How:  compute.Selection{Groups: 1, Block: s.Block, Top: i.Top, Ends: true, Rectified: true},
 		}
@@ -129,7 +129,7 @@ func (b *Binder) compressor(name string, s CompressedSpec, key int, rope RopeSpe
 	}
 	c.Open = b.Store(compute.KVShape{Heads: 1, Key: columns, Value: columns, Reach: reach, Exact: true})
 	c.Stored = b.Store(compute.KVShape{Heads: 1, Key: key, Value: key, Within: true, Floats: true, Every: s.Block})
-	if r := b.Rope(rope, nil); r != nil {
+	if r := b.RopeWith(rope, nil); r != nil {
 		turn := *r
 		turn.Every = s.Block
 		c.Rope = &turn

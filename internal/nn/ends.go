@@ -85,9 +85,9 @@ type Output struct {
 	Ranking Ranking
 }
 
-// Output binds the head: output, or the table of tokens where the file has none.
-func (b *Binder) Output(e *Embedding, norm Norm) Output {
-	o := Output{Norm: norm}
+// Output binds the head: output, or the table of tokens where the file has none. limit is SoftCap.
+func (b *Binder) Output(e *Embedding, norm Norm, limit float32) Output {
+	o := Output{Norm: norm, SoftCap: limit}
 	if b.tiedHead = b.tied(); b.tiedHead {
 		o.Head = Linear{W: e.Table}
 	} else if e.Table != nil {

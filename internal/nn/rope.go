@@ -162,8 +162,11 @@ func (b *Binder) RopeFactors(r RopeSpec) []float32 {
 	return b.Floats(chosen, r.Dims/2)
 }
 
-// Rope builds the frequencies, which factors divide; see RopeFactors.
-func (b *Binder) Rope(r RopeSpec, factors []float32) *compute.Rope {
+// Rope builds the frequencies, which the file's factors divide.
+func (b *Binder) Rope(r RopeSpec) *compute.Rope { return b.RopeWith(r, b.RopeFactors(r)) }
+
+// RopeWith builds the frequencies, which factors divide; see RopeFactors. nil: none do.
+func (b *Binder) RopeWith(r RopeSpec, factors []float32) *compute.Rope {
 	r.Positions = b.model.Context
 	rope, err := r.Rope(factors)
 	if err != nil {

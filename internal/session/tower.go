@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 )
 
 // Tower says by what pictures are shown to a model.
@@ -119,8 +119,8 @@ func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, erro
 	return t, nil
 }
 
-func (t *Tower) limits(step int) family.TowerLimits {
-	return family.TowerLimits{Least: t.Least, Most: t.Most, Step: step}
+func (t *Tower) limits(step int) tower.Limits {
+	return tower.Limits{Least: t.Least, Most: t.Most, Step: step}
 }
 
 // NeedOfTower returns the memory of the tower of the model in f; found is false without a tower. Like openTower, it

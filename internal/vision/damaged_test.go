@@ -14,12 +14,12 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -32,7 +32,7 @@ var mayLack = []string{
 // A file that lacks a tensor, or has one of another shape, is refused with an error that names a tensor.
 func TestDamagedTensors(t *testing.T) {
 	for _, c := range testenv.Few(t, 6, visiontest.Cases()) {
-		if !family.HasTower(c.Projector()) {
+		if !tower.Has(c.Projector()) {
 			continue
 		}
 		f := c.Tower(t)
@@ -40,7 +40,7 @@ func TestDamagedTensors(t *testing.T) {
 			of := gguf.Describe("tower.gguf", "GGUF", f.Keys, tensors)
 			k := &nn.Keys{File: of, Arch: "clip.vision"}
 			b := nn.NewOutline(of, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
-			family.OpenTower(c.Projector(), k, b, family.TowerLimits{})
+			tower.Open(c.Projector(), k, b, tower.Limits{})
 			if k.Err != nil {
 				return k.Err
 			}
@@ -97,24 +97,24 @@ func tried(t *testing.T, what string, c visiontest.Case, f *gguf.File) error {
 	err := fault.Guard(func() error {
 		k := &nn.Keys{File: f, Arch: "clip.vision"}
 		b := nn.NewOutline(f, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
-		tower := family.OpenTower(c.Projector(), k, b, family.TowerLimits{})
+		m := tower.Open(c.Projector(), k, b, tower.Limits{})
 		if k.Err != nil {
 			return k.Err
 		}
 		if err := b.Finish(); err != nil {
 			return err
 		}
-		parts, err := tower.Show(gradient(60, 45))
+		parts, err := m.Show(gradient(60, 45))
 		for _, p := range parts {
 			if p.View == nil {
 				continue
 			}
 			patches += len(p.View.Patches)
-			if s := tower.Sizes(); len(p.View.Patches) > s.Patches || p.View.Rows > s.Rows {
+			if s := m.Sizes(); len(p.View.Patches) > s.Patches || p.View.Rows > s.Rows {
 				t.Errorf("%s: a view of %d patches and %d rows is larger than %+v", what, len(p.View.Patches), p.View.Rows, s)
 			}
 		}
-		patches = max(patches, tower.Sizes().Patches/16)
+		patches = max(patches, m.Sizes().Patches/16)
 		return err
 	})
 	runtime.ReadMemStats(&after)
@@ -151,7 +151,7 @@ func tried(t *testing.T, what string, c visiontest.Case, f *gguf.File) error {
 func TestDamagedKeys(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range testenv.Few(t, 6, visiontest.Cases()) {
-		if !family.HasTower(c.Projector()) {
+		if !tower.Has(c.Projector()) {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
@@ -255,7 +255,7 @@ func TestStatedWidth(t *testing.T) {
 		of := gguf.Describe("tower.gguf", "GGUF", keys, f.Tensors)
 		k := &nn.Keys{File: of, Arch: "clip.vision"}
 		b := nn.NewOutline(of, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
-		family.OpenTower(c.Projector(), k, b, family.TowerLimits{})
+		tower.Open(c.Projector(), k, b, tower.Limits{})
 		if k.Err != nil || b.Finish() != nil {
 			t.Errorf("%s: %v, %v", c.Name, k.Err, b.Finish())
 		}

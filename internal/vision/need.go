@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 )
 
 // Need is what a tower takes, before it is loaded.
@@ -15,7 +15,7 @@ type Need struct {
 	Weights     int64 // bytes
 	Activations int64 // bytes, of the largest view, with its keys and values
 	Products    int64 // multiplications and additions, each pair counted once, of the largest view
-	Sizes       family.TowerSizes
+	Sizes       tower.Sizes
 }
 
 // NeedOf returns what the tower in f takes.

@@ -3,15 +3,15 @@ package vision_test
 import (
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
 // TestNeed: every tower reports its memory, and Gemma 3's equals a count by hand.
 func TestNeed(t *testing.T) {
 	for _, c := range visiontest.Cases() {
-		if !family.HasTower(c.Projector()) {
+		if !tower.Has(c.Projector()) {
 			continue
 		}
 		f := c.Tower(t)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 )
 
 // Placed are rows in a prompt.
@@ -168,14 +168,14 @@ func (t *Tower) Compute(ctx context.Context, prompt *Prompt, progress func(done,
 	}
 	var placed []Placed
 	var cut *picture.Image // into parts
-	var parts []family.Part
+	var parts []tower.Part
 	for i, v := range prompt.views {
 		layer := func(l int) {
 			if progress != nil {
 				progress(i*t.layers+l, len(prompt.views)*t.layers)
 			}
 		}
-		rows, err := t.rows(ctx, v.sum, func() (_ *family.View, err error) {
+		rows, err := t.rows(ctx, v.sum, func() (_ *tower.View, err error) {
 			if cut != v.of {
 				parts, err = t.cut(v.of)
 				cut = v.of

@@ -12,20 +12,20 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 )
 
 // Rows are what a text model is given in place of tokens' embeddings. They are shared and must not be changed.
 type Rows struct {
 	Sum          [32]byte    // equal sums mean equal rows
 	Vectors      [][]float32 // [n][width]
-	Across, Down int         // see family.View
-	Mutual       bool        // see family.View
+	Across, Down int         // see tower.View
+	Mutual       bool        // see tower.View
 }
 
 // Positions returns how many positions of a text model with positions along several axes the rows take.
@@ -44,7 +44,7 @@ type Part struct {
 
 // Options are the choices made when a tower is opened.
 type Options struct {
-	Limits family.TowerLimits
+	Limits tower.Limits
 	Width  int  // of the rows that the text model takes; 0: any model
 	Axes   bool // the text model distinguishes the axes of positions
 
@@ -63,15 +63,15 @@ type Tower struct {
 	path    string // of the file
 	options Options
 	dev     compute.Device
-	program family.Tower
-	sizes   family.TowerSizes
+	program tower.Program
+	sizes   tower.Sizes
 	sum     [32]byte // of the part of the file that rows depend on
 	cache   *compute.Cache
 	pages   []int32
 	layers  int
 
-	shows   family.Tower // the program that shows pictures; it is not replaced with the device
-	showing sync.Mutex   // held while a picture is cut into patches, which takes much memory
+	shows   tower.Program // the program that shows pictures; it is not replaced with the device
+	showing sync.Mutex    // held while a picture is cut into patches, which takes much memory
 
 	turn    chan struct{} // holds a value while somebody uses what follows, or dev
 	pool    *nn.Pool
@@ -103,7 +103,7 @@ func plan() nn.Plan {
 	return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }}
 }
 
-func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
+func bind(f *gguf.File, b *nn.Binder, o Options) (tower.Program, error) {
 	if !IsTower(f) {
 		return nil, setting.Errorf("%s: the file holds a text model, not a tower for pictures; %s takes an mmproj file", f.Path, setting.Tower)
 	}
@@ -111,11 +111,11 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !family.HasTower(name):
-		return nil, fmt.Errorf("%s: projector %q is not supported; these are: %s", f.Path, name, strings.Join(family.TowerNames(), ", "))
+	case !tower.Has(name):
+		return nil, fmt.Errorf("%s: projector %q is not supported; these are: %s", f.Path, name, strings.Join(tower.Names(), ", "))
 	}
 	k := &nn.Keys{File: f, Arch: "clip.vision"}
-	program := family.OpenTower(name, k, b, o.Limits)
+	program := tower.Open(name, k, b, o.Limits)
 	if k.Err != nil {
 		return nil, k.Err
 	}
@@ -185,12 +185,12 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 }
 
 // rehearse shows pool which activations the largest view needs; operations go to to.
-func rehearse(program family.Tower, pass *nn.Pass, pool *nn.Pool, to compute.Executor) {
+func rehearse(program tower.Program, pass *nn.Pass, pool *nn.Pool, to compute.Executor) {
 	sizes := program.Sizes()
 	pass.Params = &compute.Params{}
 	for {
 		pass.Begin(compute.NewVerbs(to), pool, sizes.Patches, 0)
-		program.Forward(pass, &family.View{Rows: sizes.Rows})
+		program.Forward(pass, &tower.View{Rows: sizes.Rows})
 		if !pool.Grown() {
 			return
 		}
@@ -198,7 +198,7 @@ func rehearse(program family.Tower, pass *nn.Pass, pool *nn.Pool, to compute.Exe
 }
 
 // pages returns how many pages of keys and values the largest view takes.
-func pages(s family.TowerSizes) int {
+func pages(s tower.Sizes) int {
 	return (s.Patches + compute.PagePositions - 1) / compute.PagePositions
 }
 
@@ -228,7 +228,7 @@ func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 			shown = append(shown, Part{Text: p.Text})
 			continue
 		}
-		rows, err := t.rows(ctx, t.sumOf(sum, i), func() (*family.View, error) { return p.View, nil }, nil)
+		rows, err := t.rows(ctx, t.sumOf(sum, i), func() (*tower.View, error) { return p.View, nil }, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ func (t *Tower) sumOf(picture [32]byte, i int) [32]byte {
 }
 
 // cut returns the pieces of a prompt that show a picture. One picture is cut at a time.
-func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
+func (t *Tower) cut(m *picture.Image) ([]tower.Part, error) {
 	t.showing.Lock()
 	defer t.showing.Unlock()
 	parts, err := t.shows.Show(m)
@@ -254,7 +254,7 @@ func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
 }
 
 // rows returns the rows of the view that view returns and sum names.
-func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.View, error), layer func(i int)) (*Rows, error) {
+func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*tower.View, error), layer func(i int)) (*Rows, error) {
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -316,7 +316,7 @@ func (t *Tower) moveOn(ctx context.Context, failed error) error {
 }
 
 // compute runs the program over a view. [rows][width]
-func (t *Tower) compute(v *family.View) ([][]float32, error) {
+func (t *Tower) compute(v *tower.View) ([][]float32, error) {
 	n := len(v.Patches)
 	if n == 0 || n > t.sizes.Patches {
 		return nil, fmt.Errorf("a view of %d patches does not fit a tower for %d", n, t.sizes.Patches)
@@ -357,7 +357,7 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 }
 
 // Sizes returns the tower's.
-func (t *Tower) Sizes() family.TowerSizes { return t.sizes }
+func (t *Tower) Sizes() tower.Sizes { return t.sizes }
 
 // Close closes the device.
 func (t *Tower) Close() error {

@@ -10,10 +10,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
-	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/tower"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -47,7 +47,7 @@ func devices(t *testing.T) map[string]compute.Device {
 func open(t *testing.T, c visiontest.Case, dev compute.Device) *vision.Tower {
 	t.Helper()
 	f := c.Tower(t)
-	tower, err := vision.Open(context.Background(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
+	tower, err := vision.Open(context.Background(), f, dev, vision.Options{Limits: tower.Limits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestShapesOnVulkan(t *testing.T) {
 
 func TestTowers(t *testing.T) {
 	for _, c := range visiontest.Cases() {
-		if !family.HasTower(c.Projector()) {
+		if !tower.Has(c.Projector()) {
 			continue
 		}
 		peer, err := c.Peer()

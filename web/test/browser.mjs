@@ -14,7 +14,15 @@ const patience = 300_000;
 
 export const browser = await chromium.launch({
   executablePath: process.argv[2],
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update", "--no-first-run"],
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-smooth-scrolling",
+    "--no-first-run",
+  ],
 });
 
 /** Messages on the console, errors, and requests to elsewhere. */
@@ -25,8 +33,9 @@ export async function open(options, at = url) {
   return tab(await profile(options), at);
 }
 
+/** A browser profile without animations: a step could look at one halfway. */
 export async function profile(options) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(patience);
   return context;
 }
@@ -89,6 +98,9 @@ export async function until(what, is) {
   for (const end = performance.now() + patience; !(await is()); await new Promise((resolve) => setTimeout(resolve, 20)))
     assert.ok(performance.now() < end, `${what}: not within ${patience} ms`);
 }
+
+/** Waits until the page has been laid out and drawn as it is now. */
+export const laidOut = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
 export async function limitTokens(page, n) {
   await page.getByRole("button", { name: "Settings" }).click();

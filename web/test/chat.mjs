@@ -78,6 +78,7 @@ export async function probabilities(page) {
   await say(page, "Once upon a time");
   await answered(page);
   await page.locator(".tokens span", { hasText: /\w/ }).nth(1).hover(); // a token that is a line break has no size
+  await page.locator(".likely .chosen").waitFor();
   assert.equal(await page.locator(".likely tbody tr").count(), await likelyOf(page), "the likeliest tokens");
   await page.locator(".tokens").focus();
   await page.keyboard.press("ArrowRight");

@@ -1,6 +1,21 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { accessible, answered, finish, lastAnswer, library, pictures as folder, profile, push, say, scripted, tab, until, url } from "./browser.mjs";
+import {
+  accessible,
+  answered,
+  finish,
+  laidOut,
+  lastAnswer,
+  library,
+  pictures as folder,
+  profile,
+  push,
+  say,
+  scripted,
+  tab,
+  until,
+  url,
+} from "./browser.mjs";
 
 const composer = (page) => page.getByLabel("Message", { exact: true });
 const waiting = (page) => page.locator(".composer").getByRole("list", { name: "Pictures" });
@@ -158,7 +173,7 @@ export async function pictures() {
     [[a, c, d].map(dataOf), [dataOf(b)], [a, c, d].map(dataOf)],
   );
   const count = () => stored(page, "pictures");
-  assert.equal(await count(), 7, "stored pictures");
+  await until("all pictures are stored", async () => (await count()) === 7);
   await page.locator(".message.user").first().hover();
   await page.locator(".message.user").first().getByRole("button", { name: "Delete" }).click();
   await until("the pictures of a branch that was deleted are gone", async () => (await count()) === 4);
@@ -173,7 +188,7 @@ export async function pictures() {
   }
   await other.getByRole("link", { name: "What is this?" }).click();
   await until("the pictures were imported", async () => (await names(other.locator(".message.user"))).join() === "a.png,c.png,d.png");
-  assert.equal(await stored(other, "pictures"), 7, "stored pictures after the import");
+  await until("the imported pictures are stored", async () => (await stored(other, "pictures")) === 7);
   await context.close();
 }
 
@@ -385,7 +400,7 @@ export async function picturesLook() {
     await accessible(page, `pictures, ${name}`);
     await shot(page, name);
     await page.locator(".messages").evaluate((v) => (v.scrollTop = 0));
-    await page.waitForTimeout(100);
+    await laidOut(page);
     await shot(page, `${name}-top`);
     await page.getByRole("button", { name: "Enlarge sunset" }).last().click();
     await page.getByRole("dialog").waitFor();

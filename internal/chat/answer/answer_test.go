@@ -52,6 +52,9 @@ var answerCases = []struct {
 	{"hermes", "", `<tool_call>{"name": "get_weather", "arguments": "{\"city\": \"Rome\"}"}</tool_call>`, "", "", []testCall{tc("get_weather", `{"city": "Rome"}`)}},
 	{"hermes", "", `<tool_call>{"type":"function","function":{"name":"now"},"id":"c1"}</tool_call>`, "", "", []testCall{{"c1", "now", `{}`}}},
 	{"hermes", "", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\nb\"}}</tool_call>", "", "", []testCall{tc("get_weather", `{"city": "a\nb"}`)}},
+	{"hermes", "", `<tool_call>{"name": "get_weather", "arguments": {"city": "\u00c5 \ud83d\ude00\\u"}}</tool_call>`, "", "", []testCall{tc("get_weather", `{"city": "\u00c5 \ud83d\ude00\\u"}`)}},
+	{"hermes", "", `<tool_call>{"name": "get_weather", "arguments": {"city": "\u00`, `<tool_call>{"name": "get_weather", "arguments": {"city": "\u00`, "", nil},
+	{"seed", "", `<seed:tool_call><function=get_weather><parameter=options>{'a': '\u00`, `<seed:tool_call><function=get_weather><parameter=options>{'a': '\u00`, "", nil},
 	{"hermes", "", "<think>I could <tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call></think>No.", "No.", "I could <tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>", nil},
 	{"hermes", "", "A <tool_call> is a tag.", "A <tool_call> is a tag.", "", nil},
 	{"hermes", "", "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>", "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>", "", nil},
@@ -332,6 +335,8 @@ func TestPiecesDoNotMatter(t *testing.T) {
 			check(t, f, o, c.text, strings.Split(c.text, ""))
 			check(t, f, o, c.text, cuts(r, c.text))
 			text := damaged(r, c.text)
+			check(t, f, o, text, cuts(r, text))
+			text = c.text[:r.IntN(len(c.text)+1)] // at a limit of tokens
 			check(t, f, o, text, cuts(r, text))
 		}
 		if t.Failed() {

@@ -129,7 +129,9 @@ func (p *Parser) escape(put func(byte)) bool {
 	}
 	for ; ok && p.pos < start+n; p.pos++ {
 		c, more := p.peek()
-		ok = more && (p.pos < start+2 || isHex(c))
+		if !more || p.pos >= start+2 && !isHex(c) {
+			return false
+		}
 	}
 	if !ok {
 		return false

@@ -32,7 +32,7 @@ var filters = map[string]*function{
 	"last":           fn("seq", lastFilter),
 	"length":         fn("value", lengthFilter),
 	"list":           fn("value", listFilter),
-	"lower":          textFilter(strings.ToLower),
+	"lower":          textFilter(lower),
 	"map":            rawFn(mapFilter),
 	"max":            fn("value / case_sensitive attribute", extreme(1)),
 	"min":            fn("value / case_sensitive attribute", extreme(-1)),
@@ -70,7 +70,7 @@ func given(v Value) bool { return v != nil && truth(v) }
 // folded returns the key for sorting a value without regard to case.
 func (r *render) folded(v Value) (Value, error) {
 	if s, ok := text(v); ok {
-		return strings.ToLower(s), r.grow(len(s))
+		return lower(s), r.grow(len(s))
 	}
 	return v, nil
 }
@@ -341,6 +341,9 @@ func joinFilter(c *call, a []Value) (Value, error) {
 // mapFilter applies a filter to each item, or takes an attribute of it.
 func mapFilter(c *call) (Value, error) {
 	r := c.r
+	if !truth(c.args[0]) { // none as well
+		return generator(indexed(0, nil)), nil
+	}
 	next, err := r.iterate(c.args[0])
 	if err != nil {
 		return nil, err

@@ -151,9 +151,9 @@ func roundFilter(c *call, a []Value) (Value, error) {
 	if method != "common" {
 		p := math.Pow(10, float64(precision))
 		if method == "ceil" {
-			return math.Ceil(f*p) / p, nil
+			return (math.Ceil(f*p) + 0) / p, nil // never -0
 		}
-		return math.Floor(f*p) / p, nil
+		return (math.Floor(f*p) + 0) / p, nil
 	}
 	if i, ok := integer(a[0]); ok {
 		return roundInt(i, precision), nil

@@ -132,10 +132,6 @@ func indentFilter(c *call, a []Value) (Value, error) {
 }
 
 func truncateFilter(c *call, a []Value) (Value, error) {
-	s, err := wantText(a[0], "what is truncated")
-	if err != nil {
-		return nil, err
-	}
 	size, err := wantInt(a[1], "length", 255)
 	if err != nil {
 		return nil, err
@@ -156,11 +152,16 @@ func truncateFilter(c *call, a []Value) (Value, error) {
 	if cut < 0 || leeway < 0 {
 		return nil, typeErrorf("the length to truncate to is shorter than the end mark, or the leeway negative")
 	}
-	if err := c.r.scan(len(s)); err != nil {
+	n, err := lengthFilter(c, a)
+	if err != nil {
 		return nil, err
 	}
-	if int64(utf8.RuneCountInString(s)) <= size+leeway {
+	if n.(int64) <= size+leeway {
 		return a[0], nil
+	}
+	s, err := wantText(a[0], "what is truncated")
+	if err != nil {
+		return nil, err
 	}
 	whole, _ := cutAt(s, int(cut))
 	s = s[:whole]

@@ -57,8 +57,8 @@ func every(kind func(rune) bool) *method {
 
 var stringMethods = map[string]*method{
 	"upper":        plain(func(s string) Value { return upper(s) }),
-	"lower":        plain(func(s string) Value { return strings.ToLower(s) }),
-	"casefold":     plain(func(s string) Value { return strings.ReplaceAll(strings.ToLower(s), "ß", "ss") }),
+	"lower":        plain(func(s string) Value { return lower(s) }),
+	"casefold":     plain(func(s string) Value { return strings.ReplaceAll(strings.ReplaceAll(lower(s), "ς", "σ"), "ß", "ss") }),
 	"capitalize":   plain(func(s string) Value { return capitalize(s) }),
 	"title":        plain(func(s string) Value { return titled(s) }),
 	"swapcase":     plain(func(s string) Value { return swapcase(s) }),
@@ -104,9 +104,30 @@ var stringMethods = map[string]*method{
 
 func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }
 
+// lower is strings.ToLower with what Python does besides: İ is two code points, and a Σ that ends a word is ς.
+func lower(s string) string {
+	if !strings.ContainsAny(s, "İΣ") {
+		return strings.ToLower(s)
+	}
+	var b strings.Builder
+	runes := []rune(s)
+	for i, r := range runes {
+		letter := func(k int) bool { return k >= 0 && k < len(runes) && unicode.IsLetter(runes[k]) }
+		switch {
+		case r == 'İ':
+			b.WriteString("i̇")
+		case r == 'Σ' && letter(i-1) && !letter(i+1):
+			b.WriteRune('ς')
+		default:
+			b.WriteRune(unicode.ToLower(r))
+		}
+	}
+	return b.String()
+}
+
 func capitalize(s string) string {
 	_, n := utf8.DecodeRuneInString(s)
-	return upper(s[:n]) + strings.ToLower(s[n:])
+	return upper(s[:n]) + lower(s)[len(lower(s[:n])):]
 }
 
 // titled puts the first letter of each run of letters in upper case.
@@ -123,12 +144,15 @@ func titled(s string) string {
 }
 
 func swapcase(s string) string {
-	return strings.Map(func(r rune) rune {
+	var b strings.Builder
+	for _, r := range s {
 		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
+			b.WriteString(lower(string(r)))
+		} else {
+			b.WriteString(upper(string(r)))
 		}
-		return unicode.ToUpper(r)
-	}, s)
+	}
+	return b.String()
 }
 
 // cased reports whether s has a letter of one case and none of the other.

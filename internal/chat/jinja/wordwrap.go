@@ -60,8 +60,8 @@ func (w *wrapper) wrap(s string) []string {
 			line, length, chunks = append(line, chunks[0]), length+utf8.RuneCountInString(chunks[0]), chunks[1:]
 		}
 		if len(chunks) > 0 && w.isLong(chunks[0]) {
-			if head, rest := w.long(chunks[0], w.width-length, len(line) == 0); head != "" {
-				line = append(line, head)
+			if head, rest := w.long(chunks[0], w.width-length, len(line) == 0); head != "" || w.breakWords {
+				line = append(line, head) // an empty one keeps the space before it, as in Python
 				chunks[0] = rest
 				if rest == "" {
 					chunks = chunks[1:]

@@ -92,24 +92,24 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 	}
 }
 
-// cacheSlot is the place in the cache that StoreKV writes to.
+// cacheSlot is the place in the cache that StoreKV writes to and LoadKeys reads.
 type cacheSlot struct {
 	shape  compute.KVShape
 	tables [][]int32 // the step's sequences
 	k, v   []byte    // the layer's memory
 }
 
-// storeKV writes keys and values to their tokens' positions.
-func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
-	m := c.Mem.(*cache)
-	s := cacheSlot{shape: c.Layers[layer], tables: c.Tables(layer, d.p), k: m.k[layer], v: m.v[layer]}
-	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), cols: k.Cols, store: s, values: v}, k.Rows)
+// StoreKV writes keys and values to their tokens' positions.
+func (d *Device) StoreKV(o *compute.StoreKV) {
+	m := o.Cache.Mem.(*cache)
+	d.rows.slot = cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: m.k[o.Layer], v: m.v[o.Layer]}
+	d.rows.run(o, o.K.Rows, o.K.Cols)
 }
 
-// loadKeys reads keys from their tokens' positions.
-func (d *Device) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
-	s := cacheSlot{shape: c.Layers[layer], tables: c.Tables(layer, d.p), k: c.Mem.(*cache).k[layer]}
-	d.rows.run(rowwiseArgs{verb: loadRows, x: floats(k), cols: k.Cols, store: s}, k.Rows)
+// LoadKeys reads keys from their tokens' positions.
+func (d *Device) LoadKeys(o *compute.LoadKeys) {
+	d.rows.slot = cacheSlot{shape: o.Cache.Layers[o.Layer], tables: o.Cache.Tables(o.Layer, d.p), k: o.Cache.Mem.(*cache).k[o.Layer]}
+	d.rows.run(o, o.K.Rows, o.K.Cols)
 }
 
 // load reads token i's k [kv_heads·key].
@@ -207,10 +207,10 @@ type keysAndValues struct {
 	k, v   []byte
 }
 
-// attend attends with every token's queries to its sequence.
-func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how compute.Attention) {
-	m, shape := c.Mem.(*cache), c.Layers[layer]
-	d.attendTo(out, q, keysAndValues{shape, c.Tables(layer, d.p), m.k[layer], m.v[layer]}, 0, q.Cols/shape.Key, how)
+// Attend attends with every token's queries to its sequence.
+func (d *Device) Attend(o *compute.Attend) {
+	m, shape := o.Cache.Mem.(*cache), o.Cache.Layers[o.Layer]
+	d.attendTo(o.Out, o.Q, keysAndValues{shape, o.Cache.Tables(o.Layer, d.p), m.k[o.Layer], m.v[o.Layer]}, 0, o.Q.Cols/shape.Key, o.How)
 }
 
 // attendTo attends to kv with heads query heads of each token, from first on.

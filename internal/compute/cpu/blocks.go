@@ -22,8 +22,8 @@ type blocks struct {
 
 func (b *blocks) init(d *Device) { b.d, b.compressFn, b.attendFn = d, b.compressRow, b.attendPart }
 
-// compress puts together the positions of blocks.
-func (d *Device) compress(o *compute.Compress) {
+// Compress puts together the positions of blocks.
+func (d *Device) Compress(o *compute.Compress) {
 	if !o.Fits() {
 		panic("cpu: Compress of shapes that do not fit")
 	}
@@ -89,8 +89,8 @@ const (
 	blockMany = tileQueries
 )
 
-// attendBlocks attends to a window and to blocks.
-func (d *Device) attendBlocks(o *compute.AttendBlocks) {
+// AttendBlocks attends to a window and to blocks.
+func (d *Device) AttendBlocks(o *compute.AttendBlocks) {
 	if !o.Fits() {
 		panic("cpu: AttendBlocks of shapes that do not fit")
 	}

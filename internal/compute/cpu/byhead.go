@@ -25,9 +25,9 @@ func (m *byHead) init(d *Device) {
 	m.chunkFn = m.chunk
 }
 
-// matMulByHead computes the product of every head. For the kernels a head is a matrix of its own, and a token's part
+// MatMulByHead computes the product of every head. For the kernels a head is a matrix of its own, and a token's part
 // for the head is an activation. The stride between tokens' parts is that between tokens.
-func (d *Device) matMulByHead(o *compute.MatMulByHead) {
+func (d *Device) MatMulByHead(o *compute.MatMulByHead) {
 	if o.X.Rows == 0 {
 		return
 	}

@@ -24,8 +24,8 @@ func (c *connections) init(d *Device) {
 	c.readFn, c.addFn, c.weightsFn = c.read, c.add, c.weigh
 }
 
-// connectionWeights makes weights of products.
-func (d *Device) connectionWeights(o *compute.ConnectionWeights) {
+// ConnectionWeights makes weights of products.
+func (d *Device) ConnectionWeights(o *compute.ConnectionWeights) {
 	if !o.Fits() {
 		panic("cpu: ConnectionWeights of shapes that do not fit")
 	}
@@ -99,16 +99,16 @@ func divided(mix []float32, c, step, next int, eps float32) {
 	}
 }
 
-// readStreams sums the streams.
-func (d *Device) readStreams(o *compute.ReadStreams) {
+// ReadStreams sums the streams.
+func (d *Device) ReadStreams(o *compute.ReadStreams) {
 	if !o.Fits() {
 		panic("cpu: ReadStreams of shapes that do not fit")
 	}
 	d.connections.run(o.Out, o.X, o.W, o.Streams, d.connections.readFn)
 }
 
-// writeStreams adds y to the streams, which it mixes.
-func (d *Device) writeStreams(o *compute.WriteStreams) {
+// WriteStreams adds y to the streams, which it mixes.
+func (d *Device) WriteStreams(o *compute.WriteStreams) {
 	if !o.Fits() {
 		panic("cpu: WriteStreams of shapes that do not fit")
 	}

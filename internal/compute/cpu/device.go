@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // Options are the choices made when the device is opened.
@@ -42,6 +43,7 @@ type Device struct {
 	mem    arena
 	p      *compute.Params // params of the segment in progress
 	verbs  compute.Verbs   // d's own
+	parts  compute.Verbs   // for operations that are parts of others
 	err    error           // an observer's error in the segment in progress
 	watch  *compute.Watch  // the model's, or nil
 
@@ -95,7 +97,7 @@ func New(o Options) (*Device, error) {
 		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s; of all: %s", o.Kernels, strings.Join(ways, ", "), strings.Join(kernel.Names(), ", "))
 	}
 	d := &Device{k: k, mem: arena{lock: o.Lock}, units: newStore(o.UnitCache), tuner: tuner{kernels: o.Kernels, note: o.Note}}
-	d.verbs = compute.NewVerbs(d)
+	d.verbs, d.parts = compute.NewVerbs(d), compute.NewVerbs(inner{d})
 	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)
 	if o.Idle > 0 {
@@ -151,6 +153,23 @@ func (d *Device) Name() string {
 	}
 	return name
 }
+
+// Do implements compute.Executor.
+func (d *Device) Do(op compute.Op) {
+	w := d.watch
+	if w == nil || !w.On {
+		op.On(d)
+		return
+	}
+	begin := monotime.Now()
+	op.On(d)
+	w.Work.CPU[compute.PartOf(op)] += monotime.Since(begin)
+}
+
+// inner does operations that are parts of others. A watch counts them with the others.
+type inner struct{ *Device }
+
+func (d inner) Do(op compute.Op) { op.On(d.Device) }
 
 // Usage implements compute.Device. Only short steps leave cores to other programs.
 func (d *Device) Usage() compute.Usage {

@@ -69,17 +69,18 @@ func (f *experts) init(d *Device) {
 	f.initExact()
 }
 
-// chosenExperts computes the chosen experts' layers. One parallel phase computes the neurons of all of them, another
+// Experts computes the chosen experts' layers. One parallel phase computes the neurons of all of them, another
 // their down projections with the weighted sum.
-func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
-	if !w.Fits(out, x, c) {
+func (d *Device) Experts(o *compute.Experts) {
+	x, c, w := o.X, o.Choice, o.Weights
+	if !w.Fits(o.Out, x, c) {
 		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	if x.Rows == 0 {
 		return
 	}
 	f := &d.experts
-	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
+	f.w, f.out, f.choice = w, o.Out, c.Mem.(*choice)
 	f.single = d.single(x)
 	f.tokens, f.used, f.all, f.n, f.ff, f.more, f.apart = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false, nil
 	f.leave(w.Skip, mem(w.Up).disk != nil)

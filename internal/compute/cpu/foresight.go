@@ -55,17 +55,17 @@ func (y *foresight) compute(d *Device) {
 	case g.Norm == nil:
 		x = g.X
 	case g.Centered:
-		d.layerNorm(x, g.X, g.Norm, g.Shift, g.Eps)
+		d.parts.LayerNorm(x, g.X, g.Norm, g.Shift, g.Eps)
 	default:
-		d.rmsNorm(x, g.X, g.Norm, g.Eps)
+		d.parts.RMSNorm(x, g.X, g.Norm, g.Eps)
 		if g.Shift != nil {
-			d.shift(x, g.Shift)
+			d.parts.Shift(x, g.Shift)
 		}
 	}
-	d.matMul(x, compute.Products{{Out: logits, W: g.Router, Bias: g.RouterBias}})
+	d.parts.MatMul(x, compute.Products{{Out: logits, W: g.Router, Bias: g.RouterBias}})
 	grown(&y.choice.experts, g.X.Rows*g.Used)
 	grown(&y.choice.weights, g.X.Rows*g.Used)
-	d.route(&compute.Route{Choice: compute.Choice{Rows: g.X.Rows, Used: g.Used, N: g.Count, Outputs: g.X.Outputs, Mem: &y.choice}, Logits: logits, Bias: g.Bias, How: g.How})
+	d.parts.Route(compute.Choice{Rows: g.X.Rows, Used: g.Used, N: g.Count, Outputs: g.X.Outputs, Mem: &y.choice}, logits, g.Bias, nil, g.How)
 	leaves := grown(&y.leaves, g.X.Rows*g.Used)
 	for t := range g.X.Rows {
 		g.Weights.Skip.Leaves(y.choice.weights[t*g.Used:][:g.Used], leaves[t*g.Used:][:g.Used])

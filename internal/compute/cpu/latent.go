@@ -51,8 +51,8 @@ func expandedType(t compute.KVType) compute.KVType {
 	return compute.KVF16
 }
 
-// attendLatent attends with every token's queries to its sequence, some heads after others.
-func (d *Device) attendLatent(o *compute.AttendLatent) {
+// AttendLatent attends with every token's queries to its sequence, some heads after others.
+func (d *Device) AttendLatent(o *compute.AttendLatent) {
 	if !o.Fits() {
 		panic("cpu: AttendLatent of shapes that do not fit: " + o.Keys.Name)
 	}

@@ -40,8 +40,9 @@ func (m *matmul) init(d *Device) {
 	m.chunkFn = m.chunk
 }
 
-// matMul computes every product of x.
-func (d *Device) matMul(x compute.Tensor, p compute.Products) {
+// MatMul computes every product of x.
+func (d *Device) MatMul(o *compute.MatMul) {
+	x, p := o.X, o.Products
 	if x.Rows == 0 {
 		return
 	}

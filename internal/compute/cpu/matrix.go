@@ -273,7 +273,8 @@ func (o *operand) add(d *Device, x compute.Tensor, f kernel.Form) {
 	}
 	acts := grown(&d.scratch.acts[f], x.Rows*stride+cacheLine)
 	acts = acts[aligned(acts):][:x.Rows*stride]
-	d.rows.run(rowwiseArgs{verb: convertRows, x: floats(x), cols: x.Cols, acts: acts, form: f}, x.Rows)
+	d.rows.conversion = conversion{x, f, acts}
+	d.rows.run(&d.rows.conversion, x.Rows, x.Cols)
 	o.at[f] = unsafe.Pointer(unsafe.SliceData(acts))
 }
 

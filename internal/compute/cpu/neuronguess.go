@@ -87,14 +87,14 @@ func (y *neuronGuess) list(d *Device, b *bundle) []int32 {
 	g, in := &y.g, y.g.X
 	if g.Norm != nil {
 		in = g.H
-		d.rmsNorm(in, g.X, g.Norm, g.Eps)
+		d.parts.RMSNorm(in, g.X, g.Norm, g.Eps)
 	}
 	rows, all := g.X.Rows, g.Set.N
 	if y.set == nil || y.set.stride < all+kernel.ChooseSlack || len(y.set.count) < rows {
 		y.set = newSet(rows, all)
 	}
 	of := d.sparse.s
-	d.predict(compute.Set{Rows: rows, N: all, Mem: y.set}, in, g.Hidden, g.Logits, g.FC1, g.FC2)
+	d.parts.Predict(compute.Set{Rows: rows, N: all, Mem: y.set}, in, g.Hidden, g.Logits, g.FC1, g.FC2)
 	d.sparse.s = of
 	score, always := grown(&y.score, all), int32(all-g.FC2.Rows)
 	y.units = y.units[:0]

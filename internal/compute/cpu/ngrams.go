@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// recent writes the tokens of each row's last positions.
-func (d *Device) recent(o *compute.Recent) {
+// Recent writes the tokens of each row's last positions.
+func (d *Device) Recent(o *compute.Recent) {
 	if !o.Fits() {
 		panic("cpu: Recent of shapes that do not fit")
 	}
@@ -30,25 +30,25 @@ func (d *Device) recent(o *compute.Recent) {
 	}
 }
 
-// embedNGrams looks up the rows of each row's last tokens.
-func (d *Device) embedNGrams(o *compute.EmbedNGrams) {
+// EmbedNGrams looks up the rows of each row's last tokens.
+func (d *Device) EmbedNGrams(o *compute.EmbedNGrams) {
 	if !o.Fits() {
 		panic("cpu: EmbedNGrams of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: ngramRows, dst: floats(o.Out), x: floats(o.Recent), cols: o.Out.Cols, table: o.Table, grams: o.How}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.Out.Cols)
 }
 
-// readGated sums the gated streams.
-func (d *Device) readGated(o *compute.ReadGated) {
+// ReadGated sums the gated streams.
+func (d *Device) ReadGated(o *compute.ReadGated) {
 	if !o.Fits() {
 		panic("cpu: ReadGated of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: readGatedRows, gated: *o, cols: o.X.Cols}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.X.Cols)
 }
 
 // readGated computes ReadGated of a row. It overwrites gate.
-func (r *rowwise) readGated(out, x, gate []float32) {
-	v, n := r.d.k, len(x)/len(out)
+func (d *Device) readGated(out, x, gate []float32) {
+	v, n := d.k, len(x)/len(out)
 	v.Activate(gate, gate, x, compute.Activation{Kind: compute.Logistic})
 	copy(out, gate)
 	for c := 1; c < n; c++ {
@@ -57,12 +57,12 @@ func (r *rowwise) readGated(out, x, gate []float32) {
 	v.Scale(out, out, 1/float32(n))
 }
 
-// matchStreams gates a value for each stream.
-func (d *Device) matchStreams(o *compute.MatchStreams) {
+// MatchStreams gates a value for each stream.
+func (d *Device) MatchStreams(o *compute.MatchStreams) {
 	if !o.Fits() {
 		panic("cpu: MatchStreams of shapes that do not fit")
 	}
-	d.rows.run(rowwiseArgs{verb: matchStreamsRows, match: *o, cols: o.Out.Cols}, o.Out.Rows)
+	d.rows.run(o, o.Out.Rows, o.Out.Cols)
 }
 
 // matchStreams computes MatchStreams of row i.

@@ -29,10 +29,12 @@ type convolution struct {
 
 func (v *convolution) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
 
-func (v *convolution) run(o *compute.Convolve) {
-	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
+// Convolve convolves every channel of the runs.
+func (d *Device) Convolve(o *compute.Convolve) {
+	v := &d.convolution
+	v.o, v.runs = *o, d.p.AppendRuns(v.runs[:0])
 	v.blocks = (o.Out.Cols + channelBlock - 1) / channelBlock
-	v.d.pool.Run(len(v.runs)*v.blocks, v.chunkFn)
+	d.pool.Run(len(v.runs)*v.blocks, v.chunkFn)
 }
 
 // chunk convolves a block of the channels of a run.
@@ -115,14 +117,16 @@ const scanBlock = 32
 
 func (v *scans) init(d *Device) { v.d, v.headFn, v.rowsFn = d, v.head, v.rows }
 
-func (v *scans) run(o *compute.Scan) {
-	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
+// Scan carries the state of every head through its positions.
+func (d *Device) Scan(o *compute.Scan) {
+	v := &d.scans
+	v.o, v.runs = *o, d.p.AppendRuns(v.runs[:0])
 	if o.Fine {
 		v.blocks = (o.Shape.Dim + scanBlock - 1) / scanBlock
-		v.d.pool.Run(len(v.runs)*o.Shape.Heads*v.blocks, v.rowsFn)
+		d.pool.Run(len(v.runs)*o.Shape.Heads*v.blocks, v.rowsFn)
 		return
 	}
-	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.headFn)
+	d.pool.Run(len(v.runs)*o.Shape.Heads, v.headFn)
 }
 
 // written returns B and C of head h at token t.
@@ -215,9 +219,11 @@ type deltas struct {
 
 func (v *deltas) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
 
-func (v *deltas) run(o *compute.Delta) {
-	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
-	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
+// Delta carries the state of every head through its positions.
+func (d *Device) Delta(o *compute.Delta) {
+	v := &d.deltas
+	v.o, v.runs = *o, d.p.AppendRuns(v.runs[:0])
+	d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
 }
 
 // position has the values by which a position writes to the state and reads it. A decay of each column is among its units.

@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// attendResiduals mixes every row of a residual with its checkpoints.
-func (d *Device) attendResiduals(o *compute.AttendResiduals) {
+// AttendResiduals mixes every row of a residual with its checkpoints.
+func (d *Device) AttendResiduals(o *compute.AttendResiduals) {
 	if !o.Fits() {
 		panic("cpu: AttendResiduals of shapes that do not fit: " + o.W.Name)
 	}
-	d.rows.run(rowwiseArgs{verb: residualRows, residuals: o, cols: (o.Count + 1) * o.X.Cols}, o.X.Rows)
+	d.rows.run(o, o.X.Rows, (o.Count+1)*o.X.Cols)
 }
 
 // residual computes row t of o.

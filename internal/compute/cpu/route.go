@@ -69,8 +69,8 @@ func (r *routing) init(d *Device) {
 	r.chunkFn = r.chunk
 }
 
-// route chooses the experts of every token.
-func (d *Device) route(o *compute.Route) {
+// Route chooses the experts of every token.
+func (d *Device) Route(o *compute.Route) {
 	c := o.Choice
 	if !o.Fits() {
 		panic("cpu: Route of shapes that do not fit")
@@ -243,12 +243,6 @@ func finishWeights(weights []float32, how *compute.Routing) {
 	for i, w := range weights {
 		weights[i] = float32(float64(w) * by)
 	}
-}
-
-// gateRows multiplies each row by the gate of its logit.
-func (d *Device) gateRows(o *compute.GateRows) {
-	act := compute.Activation{Kind: o.Act}
-	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(o.X), cols: o.X.Cols, w: floats(o.Logits), act: act}, o.X.Rows)
 }
 
 // gated multiplies x by the sigmoid or the softplus of a logit.

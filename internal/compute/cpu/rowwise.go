@@ -5,72 +5,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// rowVerb is a verb that treats every token's row alone.
-type rowVerb int
-
-const (
-	rmsNormRows rowVerb = iota
-	layerNormRows
-	addRows
-	scaleRows
-	capRows
-	clampRows
-	copyRows
-	activateRows
-	rotateRows
-	convertRows
-	storeRows
-	loadRows
-	temperRows
-	topKRows
-	matchRows
-	multiplyRows
-	shiftRows
-	predictRows
-	correctRows
-	gateRowsRows
-	embedRows
-	residualRows
-	ngramRows
-	readGatedRows
-	matchStreamsRows
-)
-
-// rowwiseArgs are the operands of one call.
-type rowwiseArgs struct {
-	verb      rowVerb
-	dst, x    []float32 // [n, cols]; activateRows: dst and gate
-	up        []float32 // [n, cols] or nil
-	w, b      []float32 // [cols]; gateRowsRows: [n]
-	cols      int
-	eps       float32
-	factor    float32 // scaleRows; capRows: the limit; clampRows: the upper limit; topKRows: the deviations
-	low       float32 // clampRows: the lower limit
-	copied    *compute.CopyColumns
-	act       compute.Activation
-	headDim   int
-	rope      *compute.Rope
-	acts      []byte // [n, form.ActRow(cols)]
-	form      kernel.Form
-	values    compute.Tensor // storeRows: the values [n, kv_heads·value] for the keys x, or none; predictRows and correctRows: the modalities
-	streams   compute.Streams
-	active    int
-	how       compute.Temperature
-	store     cacheSlot
-	residuals *compute.AttendResiduals // for residualRows
-	table     *compute.Matrix          // for embedRows and ngramRows
-	grams     *compute.NGrams          // for ngramRows, with the last tokens as x
-	match     compute.MatchStreams
-	gated     compute.ReadGated
-}
-
-// rowwise runs row verbs. It uses the pool if there is enough work.
+// rowwise runs operations that treat every row alone. It uses the pool if there is enough work.
 type rowwise struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
-	a       rowwiseArgs
-	n       int
+	op      any // a compute.Op, or a *conversion
+	n       int // rows
 	size    int // rows of a chunk
+
+	conversion conversion
+	parts      compute.SoftCap // of parts of rows
+	slot       cacheSlot       // StoreKV's and LoadKeys's
+}
+
+// conversion brings rows into a form of kernels.
+type conversion struct {
+	x    compute.Tensor
+	form kernel.Form
+	acts []byte // [n, form.ActRow(cols)]
 }
 
 // serialElements bounds the elements that one core computes alone rather than with others: about a microsecond's work.
@@ -81,10 +33,11 @@ func (r *rowwise) init(d *Device) {
 	r.chunkFn = r.chunk
 }
 
-func (r *rowwise) run(a rowwiseArgs, n int) {
-	r.a, r.n = a, n
-	r.size = max(1, serialElements/4/max(a.cols, 1))
-	if n*a.cols <= serialElements {
+// run does op with n rows of cols elements.
+func (r *rowwise) run(op any, n, cols int) {
+	r.op, r.n = op, n
+	r.size = max(1, serialElements/4/max(cols, 1))
+	if n*cols <= serialElements {
 		r.size = max(n, 1)
 	}
 	r.d.pool.Run((n+r.size-1)/r.size, r.chunkFn)
@@ -96,182 +49,168 @@ func (r *rowwise) chunk(chunk, _ int) {
 	}
 }
 
+// row does the operation for row i.
 func (r *rowwise) row(i int) {
-	a, v := &r.a, r.d.k
-	cut := func(s []float32) []float32 { return s[i*a.cols : (i+1)*a.cols] }
-	switch a.verb {
-	case rmsNormRows:
-		v.RMSNorm(cut(a.dst), cut(a.x), a.w, a.eps)
-	case layerNormRows:
-		v.LayerNorm(cut(a.dst), cut(a.x), a.w, a.b, a.eps)
-	case addRows:
-		v.Add(cut(a.dst), cut(a.x))
-	case scaleRows:
-		for j, x := range cut(a.x) {
-			cut(a.x)[j] = a.factor * x
+	d, v := r.d, r.d.k
+	switch o := r.op.(type) {
+	case *compute.RMSNorm:
+		v.RMSNorm(row(o.Dst, i), row(o.X, i), vector(o.W), o.Eps)
+	case *compute.LayerNorm:
+		v.LayerNorm(row(o.Dst, i), row(o.X, i), vector(o.W), vector(o.B), o.Eps)
+	case *compute.Add:
+		v.Add(row(o.Dst, i), row(o.X, i))
+	case *compute.Scale:
+		scaled(row(o.X, i), o.Factor)
+	case *compute.SoftCap:
+		kernel.SoftCap(row(o.X, i), o.Limit)
+	case *compute.Clamp:
+		x := row(o.X, i)
+		for j, v := range x {
+			x[j] = min(max(v, o.Low), o.High)
 		}
-	case capRows:
-		kernel.SoftCap(cut(a.x), a.factor)
-	case clampRows:
-		for j, x := range cut(a.x) {
-			cut(a.x)[j] = min(max(x, a.low), a.factor)
-		}
-	case copyRows:
-		dst, src, o := row(a.copied.Dst, i), row(a.copied.Src, i), a.copied
+	case *compute.CopyColumns:
+		dst, src := row(o.Dst, i), row(o.Src, i)
 		for k := range o.Count {
 			copy(dst[o.To.First+k*o.To.Step:][:o.Width], src[o.From.First+k*o.From.Step:])
 		}
-	case activateRows:
+	case *compute.Activate:
 		var up []float32
-		if a.up != nil {
-			up = cut(a.up)
+		if o.Up.Mem != nil {
+			up = row(o.Up, i)
 		}
-		v.Activate(cut(a.dst), cut(a.x), up, a.act)
-	case rotateRows:
-		cos, sin := r.d.turns.at(i)
-		if a.rope.First == 0 {
-			v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
-			return
-		}
-		for head := cut(a.x); len(head) > 0; head = head[a.headDim:] {
-			v.Rotate(head[a.rope.First:][:a.rope.Dims], a.rope.Dims, cos, sin, a.rope.Style)
-		}
-	case convertRows:
-		n := a.form.ActRow(a.cols)
-		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
-	case storeRows:
+		v.Activate(row(o.Dst, i), row(o.Gate, i), up, o.Act)
+	case *compute.RoPE:
+		d.rotate(row(o.X, i), o.HeadDim, o.Rope, i)
+	case *conversion:
+		n := o.form.ActRow(o.x.Cols)
+		v.Convert(o.form, o.acts[i*n:(i+1)*n], row(o.x, i))
+	case *compute.StoreKV:
 		var v []float32
-		if a.values.Mem != nil {
-			v = row(a.values, i)
+		if o.V.Mem != nil {
+			v = row(o.V, i)
 		}
-		r.d.store(&a.store, i, cut(a.x), v)
-	case loadRows:
-		r.d.load(&a.store, i, cut(a.x))
-	case temperRows:
-		scaled(cut(a.x), float32(a.how.Factor(int(r.d.p.Pos[i]))))
-	case topKRows:
-		aboveCut(cut(a.x), a.factor)
-	case matchRows:
-		matched(cut(a.dst), cut(a.x), a.eps)
-	case multiplyRows:
-		for j, v := range cut(a.x) {
-			cut(a.dst)[j] = v * a.w[j]
+		d.store(&r.slot, i, row(o.K, i), v)
+	case *compute.LoadKeys:
+		d.load(&r.slot, i, row(o.K, i))
+	case *compute.Temper:
+		scaled(row(o.X, i), float32(o.How.Factor(int(d.p.Pos[i]))))
+	case *compute.GaussianTopK:
+		aboveCut(row(o.X, i), o.Deviations)
+	case *compute.Match:
+		matched(row(o.X, i), row(o.Like, i), o.Floor)
+	case *compute.Multiply:
+		dst, w := row(o.Dst, i), vector(o.W)
+		for j, v := range row(o.X, i) {
+			dst[j] = v * w[j]
 		}
-	case shiftRows:
-		x := cut(a.dst)
-		for j, v := range a.b {
+	case *compute.Shift:
+		x := row(o.X, i)
+		for j, v := range vector(o.B) {
 			x[j] += v
 		}
-	case predictRows:
-		predicted(&a.streams, i, row(a.values, i), a.w)
-	case correctRows:
-		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
-	case gateRowsRows:
-		gated(cut(a.x), a.w[i], a.act.Kind)
-	case embedRows:
-		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
-	case residualRows:
-		r.d.residual(a.residuals, i)
-	case ngramRows:
-		out, n := cut(a.dst), len(a.grams.Factors)
-		for h := range a.grams.First {
-			unpackRow(a.table, out[h*a.table.Cols:][:a.table.Cols], a.grams.Row(a.x[i*n:][:n], h))
+	case *compute.AltUpPredict:
+		predicted(&o.X, i, row(o.M, i), vector(o.W))
+	case *compute.AltUpCorrect:
+		corrected(&o.X, i, row(o.Y, i), row(o.M, i), vector(o.W), o.Active)
+	case *compute.GateRows:
+		gated(row(o.X, i), row(o.Logits, i)[0], o.Act)
+	case *compute.Embed:
+		unpackRow(o.Table, row(o.Dst, i), int(d.p.Tokens[i]))
+	case *compute.AttendResiduals:
+		d.residual(o, i)
+	case *compute.EmbedNGrams:
+		out, recent := row(o.Out, i), row(o.Recent, i)
+		for h := range o.How.First {
+			unpackRow(o.Table, out[h*o.Table.Cols:][:o.Table.Cols], o.How.Row(recent, h))
 		}
-	case readGatedRows:
-		r.readGated(row(a.gated.Out, i), row(a.gated.X, i), row(a.gated.Gate, i))
-	case matchStreamsRows:
-		matchStreams(&a.match, i)
+	case *compute.ReadGated:
+		d.readGated(row(o.Out, i), row(o.X, i), row(o.Gate, i))
+	case *compute.MatchStreams:
+		matchStreams(o, i)
 	}
 }
 
-// rmsNorm normalises every row of x.
-func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols, eps: eps}, x.Rows)
-}
+func (d *Device) RMSNorm(o *compute.RMSNorm)           { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) LayerNorm(o *compute.LayerNorm)       { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Add(o *compute.Add)                   { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Scale(o *compute.Scale)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Clamp(o *compute.Clamp)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) CopyColumns(o *compute.CopyColumns)   { d.rows.run(o, o.Dst.Rows, o.Width*o.Count) }
+func (d *Device) Activate(o *compute.Activate)         { d.rows.run(o, o.Gate.Rows, o.Gate.Cols) }
+func (d *Device) Embed(o *compute.Embed)               { d.rows.run(o, o.Dst.Rows, o.Dst.Cols) }
+func (d *Device) Temper(o *compute.Temper)             { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) GaussianTopK(o *compute.GaussianTopK) { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Match(o *compute.Match)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Multiply(o *compute.Multiply)         { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) Shift(o *compute.Shift)               { d.rows.run(o, o.X.Rows, o.X.Cols) }
+func (d *Device) AltUpPredict(o *compute.AltUpPredict) { d.rows.run(o, o.M.Rows, o.X[0].Cols) }
+func (d *Device) AltUpCorrect(o *compute.AltUpCorrect) { d.rows.run(o, o.M.Rows, o.Y.Cols) }
+func (d *Device) GateRows(o *compute.GateRows)         { d.rows.run(o, o.X.Rows, o.X.Cols) }
 
-// layerNorm normalises every row of x.
-func (d *Device) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
-	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(dst), x: floats(x), w: vector(w), b: vector(b), cols: x.Cols, eps: eps}, x.Rows)
-}
-
-// add adds x to dst.
-func (d *Device) add(dst, x compute.Tensor) {
-	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(dst), x: floats(x), cols: x.Cols}, x.Rows)
-}
-
-// scale multiplies every element of x by factor.
-func (d *Device) scale(x compute.Tensor, factor float32) {
-	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(x), cols: x.Cols, factor: factor}, x.Rows)
-}
-
-// softCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
-func (d *Device) softCap(x compute.Tensor, limit float32) {
-	part := x.Cols
+// SoftCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
+func (d *Device) SoftCap(o *compute.SoftCap) {
+	part := o.X.Cols
 	for part > serialElements/4 && part%2 == 0 {
 		part /= 2
 	}
-	d.rows.run(rowwiseArgs{verb: capRows, x: floats(x), cols: part, factor: limit}, x.Rows*(x.Cols/part))
+	x := o.X
+	x.Rows, x.Cols = x.Rows*(x.Cols/part), part
+	d.rows.parts = compute.SoftCap{X: x, Limit: o.Limit}
+	d.rows.run(&d.rows.parts, x.Rows, part)
 }
 
-// clamp brings every element of x into [low, high].
-func (d *Device) clamp(x compute.Tensor, low, high float32) {
-	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(x), cols: x.Cols, low: low, factor: high}, x.Rows)
+// RoPE rotates every head of x to its token's position.
+func (d *Device) RoPE(o *compute.RoPE) {
+	d.turns.prepare(o.Rope, d.p)
+	d.rows.run(o, o.X.Rows, o.X.Cols)
 }
 
-// copyColumns copies ranges of columns.
-func (d *Device) copyColumns(o *compute.CopyColumns) {
-	d.rows.run(rowwiseArgs{verb: copyRows, copied: o, cols: o.Width * o.Count}, o.Dst.Rows)
-}
-
-// activate computes act(gate)·up.
-func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	a := rowwiseArgs{verb: activateRows, dst: floats(dst), x: floats(gate), cols: gate.Cols, act: act}
-	if up.Mem != nil {
-		a.up = floats(up)
-	}
-	d.rows.run(a, gate.Rows)
-}
-
-// rope rotates every head of x to its token's position.
-func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
-	d.turns.prepare(r, d.p)
-	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
-}
-
-// embed looks up each token's row.
-func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
-	d.rows.run(rowwiseArgs{verb: embedRows, dst: floats(dst), cols: dst.Cols, table: table}, dst.Rows)
-}
-
-// addPosition adds each position's row.
-func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	buf := grown(&d.worker(0).floats, x.Cols)
-	for i := range x.Rows {
-		unpackRow(table, buf, int(d.p.Pos[i])+offset)
-		d.k.Add(row(x, i), buf)
+// AddPosition adds each position's row.
+func (d *Device) AddPosition(o *compute.AddPosition) {
+	buf := grown(&d.worker(0).floats, o.X.Cols)
+	for i := range o.X.Rows {
+		unpackRow(o.Table, buf, int(d.p.Pos[i])+o.Offset)
+		d.k.Add(row(o.X, i), buf)
 	}
 }
 
-// addType adds the row of each token's type.
-func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
-	buf := grown(&d.worker(0).floats, x.Cols)
-	for i := range x.Rows {
-		unpackRow(table, buf, int(d.p.Type(i)))
-		d.k.Add(row(x, i), buf)
+// AddType adds the row of each token's type.
+func (d *Device) AddType(o *compute.AddType) {
+	buf := grown(&d.worker(0).floats, o.X.Cols)
+	for i := range o.X.Rows {
+		unpackRow(o.Table, buf, int(d.p.Type(i)))
+		d.k.Add(row(o.X, i), buf)
 	}
 }
 
-// gather copies the rows with wanted logits.
-func (d *Device) gather(dst, x compute.Tensor) {
+// Gather copies the rows with wanted logits.
+func (d *Device) Gather(o *compute.Gather) {
 	for i, r := range d.p.Out {
-		copy(row(dst, i), row(x, int(r)))
+		copy(row(o.Dst, i), row(o.X, int(r)))
 	}
 }
 
-// precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
+// Insert replaces rows of prompts, or adds to them.
+func (d *Device) Insert(o *compute.Insert) {
+	d.p.Insert(func(i int) []float32 { return row(o.X, i) }, o.First, o.Add)
+}
+
+// Precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
 // one.
-func (d *Device) precede(dst, x compute.Tensor) {
-	d.p.Precede(func(i int) []float32 { return row(dst, i) }, func(i int) []float32 { return row(x, i) })
+func (d *Device) Precede(o *compute.Precede) {
+	d.p.Precede(func(i int) []float32 { return row(o.Dst, i) }, func(i int) []float32 { return row(o.X, i) })
+}
+
+// rotate rotates every head of row i.
+func (d *Device) rotate(x []float32, headDim int, r *compute.Rope, i int) {
+	cos, sin := d.turns.at(i)
+	if r.First == 0 {
+		d.k.Rotate(x, headDim, cos, sin, r.Style)
+		return
+	}
+	for ; len(x) > 0; x = x[headDim:] {
+		d.k.Rotate(x[r.First:][:r.Dims], r.Dims, cos, sin, r.Style)
+	}
 }
 
 // rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.

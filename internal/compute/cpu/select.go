@@ -26,8 +26,9 @@ type selecting struct {
 
 func (s *selecting) init(d *Device) { s.d, s.scoreFn, s.chooseFn = d, s.score, s.choose }
 
-// run does o.
-func (s *selecting) run(o *compute.Select) {
+// Select scores every block for every token, and lists those with the highest scores.
+func (d *Device) Select(o *compute.Select) {
+	s := &d.choose
 	if !o.Fits() {
 		panic("cpu: Select of shapes that do not fit")
 	}
@@ -43,9 +44,9 @@ func (s *selecting) run(o *compute.Select) {
 		n := min(rows, o.Q.Rows-s.from) * groups
 		grown(&s.scores, n*s.chunks*kernel.ChunkPositions)
 		if s.chunks > 0 {
-			s.d.pool.Run(n*s.chunks, s.scoreFn)
+			d.pool.Run(n*s.chunks, s.scoreFn)
 		}
-		s.d.pool.Run(n, s.chooseFn)
+		d.pool.Run(n, s.chooseFn)
 	}
 	s.o = nil
 }

@@ -78,14 +78,14 @@ func (f *sparseFFN) init(d *Device) {
 	f.rowFn, f.spreadFn, f.panelFn = f.row, f.spread, f.panel
 }
 
-// predict chooses the neurons that are always on and those with a logit that reaches the threshold.
-func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
-	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
-	d.matMul(hidden, compute.Products{{Out: logits, W: fc2}})
+// Predict chooses the neurons that are always on and those with a logit that reaches the threshold.
+func (d *Device) Predict(o *compute.Predict) {
+	d.parts.MatMul(o.X, compute.Products{{Out: o.Hidden, W: o.FC1}})
+	d.parts.Activate(o.Hidden, o.Hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
+	d.parts.MatMul(o.Hidden, compute.Products{{Out: o.Logits, W: o.FC2}})
 	f := &d.sparse
-	f.s, f.always, f.logits, f.threshold = s.Mem.(*set), s.N-fc2.Rows, logits, d.p.Threshold
-	d.pool.Run(s.Rows, f.predictFn)
+	f.s, f.always, f.logits, f.threshold = o.Set.Mem.(*set), o.Set.N-o.FC2.Rows, o.Logits, d.p.Threshold
+	d.pool.Run(o.Set.Rows, f.predictFn)
 }
 
 func (f *sparseFFN) predict(token, _ int) {
@@ -96,14 +96,15 @@ func (f *sparseFFN) predict(token, _ int) {
 	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
 }
 
-// sparseFFN computes only the neurons of s: the gate rows, the up rows of open neurons, and the down columns of neurons
+// SparseFFN computes only the neurons of s: the gate rows, the up rows of open neurons, and the down columns of neurons
 // with an a_i other than zero.
-func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+func (d *Device) SparseFFN(o *compute.SparseFFN) {
+	x, w := o.X, o.Weights
 	if x.Rows == 0 {
 		return
 	}
 	f := &d.sparse
-	f.begin(out, x, s, w)
+	f.begin(o.Out, x, o.Set, w)
 	f.adapt()
 	f.beginOnDisk()
 	if !f.bringDeciding() {
@@ -111,7 +112,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	}
 	f.gates(x)
 	if w.Cut != nil {
-		d.gaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
+		d.parts.GaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
 	}
 	d.pool.Run(f.tokens, f.openFn)
 	if !f.bringOpen() {

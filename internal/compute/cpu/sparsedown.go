@@ -250,7 +250,7 @@ func (f *sparseFFN) multiply() {
 	for t := range f.tokens {
 		f.dense = append(f.dense, int32(t))
 	}
-	f.d.matMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+	f.d.parts.MatMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
 }
 
 // spreadDense returns a_i of all neurons, zero for those that are not open, for the rows in f.dense. [len(f.dense),

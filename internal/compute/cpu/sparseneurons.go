@@ -10,11 +10,11 @@ func (f *sparseFFN) adapt() {
 	a := &f.w.Adapter
 	if a.GateB != nil {
 		f.moreGates = grown(&f.moreGates, f.tokens*f.n)
-		f.d.matMul(a.GateLow, compute.Products{{Out: f.view(&f.views[0], f.moreGates), W: a.GateB}})
+		f.d.parts.MatMul(a.GateLow, compute.Products{{Out: f.view(&f.views[0], f.moreGates), W: a.GateB}})
 	}
 	if a.UpB != nil {
 		f.moreUps = grown(&f.moreUps, f.tokens*f.n)
-		f.d.matMul(a.UpLow, compute.Products{{Out: f.view(&f.views[0], f.moreUps), W: a.UpB, Bias: f.w.UpBias}})
+		f.d.parts.MatMul(a.UpLow, compute.Products{{Out: f.view(&f.views[0], f.moreUps), W: a.UpB, Bias: f.w.UpBias}})
 	}
 	if a.DownA != nil {
 		f.kept = grown(&f.kept, f.tokens*f.n)
@@ -179,11 +179,11 @@ func (f *sparseFFN) ups(x compute.Tensor) {
 func (f *sparseFFN) product(x compute.Tensor, out []float32, w *compute.Matrix, bias *compute.Vector, more bool, added []float32) {
 	y := f.view(&f.views[0], out)
 	if !more {
-		f.d.matMul(x, compute.Products{{Out: y, W: w, Bias: bias}})
+		f.d.parts.MatMul(x, compute.Products{{Out: y, W: w, Bias: bias}})
 		return
 	}
-	f.d.matMul(x, compute.Products{{Out: y, W: w}})
-	f.d.add(y, f.view(&f.views[1], added))
+	f.d.parts.MatMul(x, compute.Products{{Out: y, W: w}})
+	f.d.parts.Add(y, f.view(&f.views[1], added))
 }
 
 // neurons computes a_i of the listed open neurons of one token.

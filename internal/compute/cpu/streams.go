@@ -6,46 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// temper scales queries by their position.
-func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
-	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(x), cols: x.Cols, how: how}, x.Rows)
-}
-
-// gaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
-func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
-	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(x), cols: x.Cols, factor: deviations}, x.Rows)
-}
-
-// match scales x's rows to the size of like's.
-func (d *Device) match(x, like compute.Tensor, floor float32) {
-	d.rows.run(rowwiseArgs{verb: matchRows, dst: floats(x), x: floats(like), cols: x.Cols, eps: floor}, x.Rows)
-}
-
-// slice copies columns.
-func (d *Device) slice(dst, x compute.Tensor, from int) {
-	for i := range x.Rows {
-		copy(row(dst, i), row(x, i)[from:][:dst.Cols])
+// Slice copies columns.
+func (d *Device) Slice(o *compute.Slice) {
+	for i := range o.X.Rows {
+		copy(row(o.Dst, i), row(o.X, i)[o.From:][:o.Dst.Cols])
 	}
-}
-
-// scaleColumns multiplies every row by w.
-func (d *Device) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: multiplyRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols}, x.Rows)
-}
-
-// shift adds b to every row.
-func (d *Device) shift(x compute.Tensor, b *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: shiftRows, dst: floats(x), b: vector(b), cols: x.Cols}, x.Rows)
-}
-
-// altUpPredict mixes the streams.
-func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
-	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(w), cols: x[0].Cols, streams: x, values: m}, m.Rows)
-}
-
-// altUpCorrect adds y's difference from the active stream.
-func (d *Device) altUpCorrect(x compute.Streams, y, m compute.Tensor, w *compute.Vector, active int) {
-	d.rows.run(rowwiseArgs{verb: correctRows, x: floats(y), w: vector(w), cols: y.Cols, streams: x, values: m, active: active}, m.Rows)
 }
 
 func scaled(x []float32, by float32) {

@@ -16,9 +16,11 @@ type wkvs struct {
 
 func (v *wkvs) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
 
-func (v *wkvs) run(o *compute.WKV) {
-	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
-	v.d.pool.Run(len(v.runs)*o.Heads, v.chunkFn)
+// WKV carries the state of every head through its positions.
+func (d *Device) WKV(o *compute.WKV) {
+	v := &d.wkvs
+	v.o, v.runs = *o, d.p.AppendRuns(v.runs[:0])
+	d.pool.Run(len(v.runs)*o.Heads, v.chunkFn)
 }
 
 // chunk computes a head of a run.

@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -120,7 +121,8 @@ func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streame
 // order, in floats.
 const agree = 1e-4
 
-// TestSplits: every placement of a model's parts gives the same results, and each split the same bytes again.
+// TestSplits: every placement of a model's parts gives the same results, and each split the same bytes again. Models take
+// turns with two halves of the placements; exhaustive runs try all with each.
 func TestSplits(t *testing.T) {
 	place := func(attention, predictor bool, hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: attention, Predictor: predictor}
@@ -149,11 +151,16 @@ func TestSplits(t *testing.T) {
 	}
 	// Of these, what prompts need of RAM is sent to the GPU, too.
 	sent := []string{"hot", "all in RAM", "attention in RAM", "neurons alone", "last layer in part", "two GPUs", "three GPUs"}
+	var halves [2][]string
+	for i, name := range slices.Sorted(maps.Keys(plans)) {
+		halves[i%2] = append(halves[i%2], name)
+	}
+	turn := testenv.Turns(t, halves[0], halves[1])
 	type split struct {
 		spec synth.Spec
 		mode model.SparseMode
 	}
-	for _, c := range testenv.Few(t, 2, []split{
+	for i, c := range testenv.Few(t, 2, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Off},
@@ -173,7 +180,8 @@ func TestSplits(t *testing.T) {
 			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, layers)
 			want, wantUse := logits(t, f, host(t), model.Options{Neurons: model.Neurons{Sparse: c.mode}})
-			for name, plan := range plans {
+			for _, name := range slices.Concat(turn(i)...) {
+				plan := plans[name]
 				logitsOf := func(streamed bool) ([][]float32, []model.NeuronUse) {
 					return logits(t, f, device(t, plan, streamed), model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan[:]})
 				}

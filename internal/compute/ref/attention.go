@@ -115,38 +115,38 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 	return nil
 }
 
-// storeKV rounds keys and values to the cache's types.
-func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
-	l := c.Layers[layer]
-	for t := range k.Rows {
+// StoreKV rounds keys and values to the cache's types.
+func (d *Device) StoreKV(o *compute.StoreKV) {
+	l := o.Cache.Layers[o.Layer]
+	for t := range o.K.Rows {
 		if _, kept := l.Row(int(d.p.Pos[t])); !kept {
 			continue
 		}
-		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
-		toK, toV := position(c, layer, page, slot)
-		quant.Encode(l.KeyType.Type(), toK, row(k, t))
-		if v.Mem != nil {
-			quant.Encode(l.ValueType.Type(), toV, row(v, t))
+		page, slot := d.slot(o.Cache, o.Layer, d.p.Seq[t], int(d.p.Pos[t]))
+		toK, toV := position(o.Cache, o.Layer, page, slot)
+		quant.Encode(l.KeyType.Type(), toK, row(o.K, t))
+		if o.V.Mem != nil {
+			quant.Encode(l.ValueType.Type(), toV, row(o.V, t))
 		}
 	}
 }
 
-// loadKeys reads keys as attend does.
-func (d *Device) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
-	for t := range k.Rows {
-		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
-		key, _ := position(c, layer, page, slot)
-		quant.Decode(c.Layers[layer].KeyType.Type(), row(k, t), key)
+// LoadKeys reads keys as attend does.
+func (d *Device) LoadKeys(o *compute.LoadKeys) {
+	for t := range o.K.Rows {
+		page, slot := d.slot(o.Cache, o.Layer, d.p.Seq[t], int(d.p.Pos[t]))
+		key, _ := position(o.Cache, o.Layer, page, slot)
+		quant.Decode(o.Cache.Layers[o.Layer].KeyType.Type(), row(o.K, t), key)
 	}
 }
 
-// attend attends with every query head to the positions of its sequence that the token sees.
-func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
-	l := c.Layers[layer]
-	heads := q.Cols / l.Key
-	for t := range q.Rows {
+// Attend attends with every query head to the positions of its sequence that the token sees.
+func (d *Device) Attend(o *compute.Attend) {
+	l := o.Cache.Layers[o.Layer]
+	heads := o.Q.Cols / l.Key
+	for t := range o.Q.Rows {
 		for h := range heads {
-			d.attendHead(row(out, t)[h*l.Value:][:l.Value], row(q, t)[h*l.Key:][:l.Key], t, c, layer, h, h*l.Heads/heads, a)
+			d.attendHead(row(o.Out, t)[h*l.Value:][:l.Value], row(o.Q, t)[h*l.Key:][:l.Key], t, o.Cache, o.Layer, h, h*l.Heads/heads, o.How)
 		}
 	}
 }

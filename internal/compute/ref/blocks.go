@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// compress puts together the positions of blocks.
-func (d *Device) compress(o *compute.Compress) {
+// Compress puts together the positions of blocks.
+func (d *Device) Compress(o *compute.Compress) {
 	if !o.Fits() {
 		panic("ref: Compress of shapes that do not fit")
 	}
@@ -44,8 +44,8 @@ func (d *Device) compress(o *compute.Compress) {
 	}
 }
 
-// attendBlocks attends to a window and to blocks.
-func (d *Device) attendBlocks(o *compute.AttendBlocks) {
+// AttendBlocks attends to a window and to blocks.
+func (d *Device) AttendBlocks(o *compute.AttendBlocks) {
 	if !o.Fits() {
 		panic("ref: AttendBlocks of shapes that do not fit")
 	}

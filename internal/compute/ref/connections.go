@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// connectionWeights makes weights of products.
-func (d *Device) connectionWeights(o *compute.ConnectionWeights) {
+// ConnectionWeights makes weights of products.
+func (d *Device) ConnectionWeights(o *compute.ConnectionWeights) {
 	if !o.Fits() {
 		panic("ref: ConnectionWeights of shapes that do not fit")
 	}
@@ -71,8 +71,8 @@ func balance(mix []float64, c, rounds int, eps float64) {
 	}
 }
 
-// readStreams sums the streams.
-func (d *Device) readStreams(o *compute.ReadStreams) {
+// ReadStreams sums the streams.
+func (d *Device) ReadStreams(o *compute.ReadStreams) {
 	if !o.Fits() {
 		panic("ref: ReadStreams of shapes that do not fit")
 	}
@@ -88,8 +88,8 @@ func (d *Device) readStreams(o *compute.ReadStreams) {
 	}
 }
 
-// writeStreams adds y to the streams, which it mixes.
-func (d *Device) writeStreams(o *compute.WriteStreams) {
+// WriteStreams adds y to the streams, which it mixes.
+func (d *Device) WriteStreams(o *compute.WriteStreams) {
 	if !o.Fits() {
 		panic("ref: WriteStreams of shapes that do not fit")
 	}
@@ -115,8 +115,8 @@ func (d *Device) writeStreams(o *compute.WriteStreams) {
 	}
 }
 
-// readGated sums the gated streams.
-func (d *Device) readGated(o *compute.ReadGated) {
+// ReadGated sums the gated streams.
+func (d *Device) ReadGated(o *compute.ReadGated) {
 	if !o.Fits() {
 		panic("ref: ReadGated of shapes that do not fit")
 	}

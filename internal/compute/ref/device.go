@@ -40,6 +40,9 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return d.err
 }
 
+// Do computes op at once.
+func (d *Device) Do(op compute.Op) { op.On(d) }
+
 // Host calls f at once.
 func (d *Device) Host(f func() error) { d.err = cmp.Or(d.err, f()) }
 

@@ -21,8 +21,8 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
 }
 
-// route chooses the experts of every token.
-func (d *Device) route(o *compute.Route) {
+// Route chooses the experts of every token.
+func (d *Device) Route(o *compute.Route) {
 	c, factors := o.Choice, elements(o.Factors)
 	if !o.Fits() {
 		panic("ref: Route of shapes that do not fit")
@@ -193,9 +193,10 @@ func (d *Device) ChoiceData(c compute.Choice, chosen []float32) {
 	}
 }
 
-// experts adds up the chosen experts of each token.
-func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
-	if !w.Fits(out, x, c) {
+// Experts adds up the chosen experts of each token.
+func (d *Device) Experts(o *compute.Experts) {
+	x, c, w := o.X, o.Choice, o.Weights
+	if !w.Fits(o.Out, x, c) {
 		panic("ref: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	m := c.Mem.(*choice)
@@ -211,7 +212,7 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 	}
 	sums := make([][]float64, x.Rows)
 	for t := range sums {
-		sums[t] = make([]float64, out.Cols)
+		sums[t] = make([]float64, o.Out.Cols)
 	}
 	for e := range c.N {
 		if w.At(e) == compute.Absent {
@@ -247,7 +248,7 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 	}
 	for t := range sums {
 		for j, y := range sums[t] {
-			row(out, t)[j] = float32(y)
+			row(o.Out, t)[j] = float32(y)
 		}
 	}
 	if w.Count != nil {
@@ -355,8 +356,8 @@ func countExpert(n int, w *compute.ExpertWeights) {
 	}
 }
 
-// gateRows multiplies each row by what follows from its logit.
-func (d *Device) gateRows(o *compute.GateRows) {
+// GateRows multiplies each row by what follows from its logit.
+func (d *Device) GateRows(o *compute.GateRows) {
 	for t := range o.X.Rows {
 		by := Activation(compute.Activation{Kind: o.Act}, float64(row(o.Logits, t)[0]))
 		for i, v := range row(o.X, t) {

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// attendLatent makes keys and values of each head and position.
-func (d *Device) attendLatent(o *compute.AttendLatent) {
+// AttendLatent makes keys and values of each head and position.
+func (d *Device) AttendLatent(o *compute.AttendLatent) {
 	own, shared, value := o.Sizes()
 	l := o.Cache.Layers[o.Layer]
 	rows := func(w *compute.Matrix, head, n int, c []float32) (out []float64) {

@@ -14,32 +14,33 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
 
-// predict chooses the neurons that are always on, and those with a logit of at least the threshold.
-func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
-	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
-	d.matMul(hidden, compute.Products{{Out: logits, W: fc2}})
-	always := s.N - fc2.Rows
-	for t := range s.Rows {
-		in := s.Mem.(*set).in[t]
+// Predict chooses the neurons that are always on, and those with a logit of at least the threshold.
+func (d *Device) Predict(o *compute.Predict) {
+	d.MatMul(&compute.MatMul{X: o.X, Products: compute.Products{{Out: o.Hidden, W: o.FC1}}})
+	d.Activate(&compute.Activate{Dst: o.Hidden, Gate: o.Hidden, Act: compute.Activation{Kind: compute.ReLU}})
+	d.MatMul(&compute.MatMul{X: o.Hidden, Products: compute.Products{{Out: o.Logits, W: o.FC2}}})
+	always := o.Set.N - o.FC2.Rows
+	for t := range o.Set.Rows {
+		in := o.Set.Mem.(*set).in[t]
 		for i := range always {
 			in[i] = true
 		}
-		for i, logit := range row(logits, t) {
+		for i, logit := range row(o.Logits, t) {
 			in[always+i] = logit >= d.p.Threshold
 		}
 	}
 }
 
-// sparseFFN adds up the neurons of each token's set.
-func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
+// SparseFFN adds up the neurons of each token's set.
+func (d *Device) SparseFFN(o *compute.SparseFFN) {
+	x, f := o.X, o.Weights
 	if f.Count != nil {
 		f.Count.Steps++
 		f.Count.Tokens += int64(x.Rows)
 	}
 	sums := make([][]float64, x.Rows)
 	for t := range sums {
-		sums[t] = make([]float64, out.Cols)
+		sums[t] = make([]float64, o.Out.Cols)
 	}
 	beside := f.Adapter
 	low := make([][]float64, x.Rows)
@@ -57,7 +58,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 			gate = weights(f.Gate, i)
 		}
 		for t := range x.Rows {
-			if s.Mem != nil && !s.Mem.(*set).in[t][i] {
+			if o.Set.Mem != nil && !o.Set.Mem.(*set).in[t][i] {
 				continue
 			}
 			moreGate, moreUp := adapted(beside.GateB, i, beside.GateLow, t), adapted(beside.UpB, i, beside.UpLow, t)
@@ -80,7 +81,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 			if f.DownBias != nil {
 				y += float64(elements(f.DownBias)[j])
 			}
-			row(out, t)[j] = float32(y)
+			row(o.Out, t)[j] = float32(y)
 		}
 		for j, y := range low[t] {
 			row(beside.DownLow, t)[j] = float32(y)
@@ -105,13 +106,13 @@ func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]fl
 	if err != nil {
 		panic(err) // it only allocates
 	}
-	d.matMul(x, compute.Products{{Out: gates, W: f.Gate}})
+	d.MatMul(&compute.MatMul{X: x, Products: compute.Products{{Out: gates, W: f.Gate}}})
 	for t := range x.Rows {
 		for i := range row(gates, t) {
 			row(gates, t)[i] += float32(adapted(f.Adapter.GateB, i, f.Adapter.GateLow, t))
 		}
 	}
-	d.gaussianTopK(gates, *f.Cut)
+	d.GaussianTopK(&compute.GaussianTopK{X: gates, Deviations: *f.Cut})
 	for t := range x.Rows {
 		cut = append(cut, row(gates, t))
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// recent writes the tokens of each row's last positions.
-func (d *Device) recent(o *compute.Recent) {
+// Recent writes the tokens of each row's last positions.
+func (d *Device) Recent(o *compute.Recent) {
 	if !o.Fits() {
 		panic("ref: Recent of shapes that do not fit")
 	}
@@ -28,8 +28,8 @@ func (d *Device) recent(o *compute.Recent) {
 	})
 }
 
-// embedNGrams looks up the rows of each row's last tokens.
-func (d *Device) embedNGrams(o *compute.EmbedNGrams) {
+// EmbedNGrams looks up the rows of each row's last tokens.
+func (d *Device) EmbedNGrams(o *compute.EmbedNGrams) {
 	if !o.Fits() {
 		panic("ref: EmbedNGrams of shapes that do not fit")
 	}
@@ -40,8 +40,8 @@ func (d *Device) embedNGrams(o *compute.EmbedNGrams) {
 	}
 }
 
-// matchStreams gates a value for each stream.
-func (d *Device) matchStreams(o *compute.MatchStreams) {
+// MatchStreams gates a value for each stream.
+func (d *Device) MatchStreams(o *compute.MatchStreams) {
 	if !o.Fits() {
 		panic("ref: MatchStreams of shapes that do not fit")
 	}

@@ -20,8 +20,8 @@ func (d *Device) eachRun(c *compute.Cache, layer int, f func(r compute.Run, stat
 	}
 }
 
-// convolve computes a Convolve.
-func (d *Device) convolve(o *compute.Convolve) {
+// Convolve computes a Convolve.
+func (d *Device) Convolve(o *compute.Convolve) {
 	channels, width := o.Out.Cols, o.Width()
 	w, bias := elements(o.W), elements(o.Bias)
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
@@ -59,8 +59,8 @@ func (d *Device) convolve(o *compute.Convolve) {
 	})
 }
 
-// scan computes a Scan. The state is rounded to float32 after each position.
-func (d *Device) scan(o *compute.Scan) {
+// Scan computes a Scan. The state is rounded to float32 after each position.
+func (d *Device) Scan(o *compute.Scan) {
 	s := o.Shape
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
 		all := state[o.At:][:s.Size()]
@@ -117,8 +117,8 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// delta computes a Delta. The state is rounded to float32 after each position.
-func (d *Device) delta(o *compute.Delta) {
+// Delta computes a Delta. The state is rounded to float32 after each position.
+func (d *Device) Delta(o *compute.Delta) {
 	s := o.Shape
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
 		all := state[o.At:][:s.Size()]

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// attendResiduals computes an AttendResiduals.
-func (d *Device) attendResiduals(o *compute.AttendResiduals) {
+// AttendResiduals computes an AttendResiduals.
+func (d *Device) AttendResiduals(o *compute.AttendResiduals) {
 	w := elements(o.W)
 	for t := range o.X.Rows {
 		shares, sum, most := make([]float64, o.Count+1), 0.0, math.Inf(-1)

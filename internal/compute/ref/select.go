@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// choose scores every block for every token, and lists those with the highest scores.
-func (d *Device) choose(o *compute.Select) {
+// Select scores every block for every token, and lists those with the highest scores.
+func (d *Device) Select(o *compute.Select) {
 	h := &o.How
 	heads := o.Q.Cols / h.Groups / o.Cache.Layers[o.Layer].Key
 	for t := range o.Q.Rows {

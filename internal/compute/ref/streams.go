@@ -6,108 +6,108 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// temper scales queries by their position.
-func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
-	for t := range x.Rows {
-		for i, v := range row(x, t) {
-			row(x, t)[i] = float32(float64(v) * how.Factor(int(d.p.Pos[t])))
+// Temper scales queries by their position.
+func (d *Device) Temper(o *compute.Temper) {
+	for t := range o.X.Rows {
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = float32(float64(v) * o.How.Factor(int(d.p.Pos[t])))
 		}
 	}
 }
 
-// gaussianTopK subtracts the mean plus this many standard deviations, and clips values below zero.
-func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
-	for t := range x.Rows {
-		n, mean, variance := float64(x.Cols), 0.0, 0.0
-		for _, v := range row(x, t) {
+// GaussianTopK subtracts the mean plus this many standard deviations, and clips values below zero.
+func (d *Device) GaussianTopK(o *compute.GaussianTopK) {
+	for t := range o.X.Rows {
+		n, mean, variance := float64(o.X.Cols), 0.0, 0.0
+		for _, v := range row(o.X, t) {
 			mean += float64(v) / n
 		}
-		for _, v := range row(x, t) {
+		for _, v := range row(o.X, t) {
 			variance += (float64(v) - mean) * (float64(v) - mean) / n
 		}
-		cut := mean + float64(deviations)*math.Sqrt(variance)
-		for i, v := range row(x, t) {
-			row(x, t)[i] = float32(max(0, float64(v)-cut))
+		cut := mean + float64(o.Deviations)*math.Sqrt(variance)
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = float32(max(0, float64(v)-cut))
 		}
 	}
 }
 
-// match gives x's rows the size of like's.
-func (d *Device) match(x, like compute.Tensor, floor float32) {
+// Match gives x's rows the size of like's.
+func (d *Device) Match(o *compute.Match) {
 	square := func(row []float32) (mean float64) {
 		for _, v := range row {
 			mean += float64(v) * float64(v) / float64(len(row))
 		}
 		return mean
 	}
-	for t := range x.Rows {
-		by := math.Sqrt(square(row(like, t)) / max(square(row(x, t)), float64(floor)))
-		for i, v := range row(x, t) {
-			row(x, t)[i] = float32(float64(v) * by)
+	for t := range o.X.Rows {
+		by := math.Sqrt(square(row(o.Like, t)) / max(square(row(o.X, t)), float64(o.Floor)))
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = float32(float64(v) * by)
 		}
 	}
 }
 
-// slice copies columns.
-func (d *Device) slice(dst, x compute.Tensor, from int) {
-	for t := range x.Rows {
-		copy(row(dst, t), row(x, t)[from:][:dst.Cols])
+// Slice copies columns.
+func (d *Device) Slice(o *compute.Slice) {
+	for t := range o.X.Rows {
+		copy(row(o.Dst, t), row(o.X, t)[o.From:][:o.Dst.Cols])
 	}
 }
 
-// scaleColumns multiplies every row by w.
-func (d *Device) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
-	for t := range x.Rows {
-		for i, v := range row(x, t) {
-			row(dst, t)[i] = v * elements(w)[i]
+// Multiply multiplies every row by w.
+func (d *Device) Multiply(o *compute.Multiply) {
+	for t := range o.X.Rows {
+		for i, v := range row(o.X, t) {
+			row(o.Dst, t)[i] = v * elements(o.W)[i]
 		}
 	}
 }
 
-// shift adds b to every row.
-func (d *Device) shift(x compute.Tensor, b *compute.Vector) {
-	for t := range x.Rows {
-		for i := range row(x, t) {
-			row(x, t)[i] += elements(b)[i]
+// Shift adds b to every row.
+func (d *Device) Shift(o *compute.Shift) {
+	for t := range o.X.Rows {
+		for i := range row(o.X, t) {
+			row(o.X, t)[i] += elements(o.B)[i]
 		}
 	}
 }
 
-// altUpPredict mixes the streams.
-func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
+// AltUpPredict mixes the streams.
+func (d *Device) AltUpPredict(o *compute.AltUpPredict) {
 	const n = compute.AltUpStreams
-	for t := range m.Rows {
+	for t := range o.M.Rows {
 		var c [n][n]float64
 		for i := range c {
 			for j := range c[i] {
-				c[i][j] = dot(elements(w)[(n*i+j)*n:][:n], row(m, t))
+				c[i][j] = dot(elements(o.W)[(n*i+j)*n:][:n], row(o.M, t))
 			}
 		}
-		for col := range x[0].Cols {
+		for col := range o.X[0].Cols {
 			var old [n]float64
 			for j := range old {
-				old[j] = float64(row(x[j], t)[col])
+				old[j] = float64(row(o.X[j], t)[col])
 			}
 			for i := range old {
 				y := old[i]
 				for j := range old {
 					y += c[i][j] * old[j]
 				}
-				row(x[i], t)[col] = float32(y)
+				row(o.X[i], t)[col] = float32(y)
 			}
 		}
 	}
 }
 
-// altUpCorrect adds what y differs by from the active stream.
-func (d *Device) altUpCorrect(x compute.Streams, y, m compute.Tensor, w *compute.Vector, active int) {
+// AltUpCorrect adds what y differs by from the active stream.
+func (d *Device) AltUpCorrect(o *compute.AltUpCorrect) {
 	const n = compute.AltUpStreams
-	for t := range m.Rows {
-		for col, v := range row(y, t) {
-			innovation := float64(v) - float64(row(x[active], t)[col])
-			for i := range x {
-				c := 1 + dot(elements(w)[n*i:][:n], row(m, t))
-				row(x[i], t)[col] = float32(float64(row(x[i], t)[col]) + c*innovation)
+	for t := range o.M.Rows {
+		for col, v := range row(o.Y, t) {
+			innovation := float64(v) - float64(row(o.X[o.Active], t)[col])
+			for i := range o.X {
+				c := 1 + dot(elements(o.W)[n*i:][:n], row(o.M, t))
+				row(o.X[i], t)[col] = float32(float64(row(o.X[i], t)[col]) + c*innovation)
 			}
 		}
 	}

@@ -6,64 +6,64 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// embed looks up each token's row.
-func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
-	for t := range dst.Rows {
-		copy(row(dst, t), weights(table, int(d.p.Tokens[t])))
+// Embed looks up each token's row.
+func (d *Device) Embed(o *compute.Embed) {
+	for t := range o.Dst.Rows {
+		copy(row(o.Dst, t), weights(o.Table, int(d.p.Tokens[t])))
 	}
 }
 
-// addPosition adds each position's row.
-func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	for t := range x.Rows {
-		w := weights(table, int(d.p.Pos[t])+offset)
-		for i := range row(x, t) {
-			row(x, t)[i] += w[i]
+// AddPosition adds each position's row.
+func (d *Device) AddPosition(o *compute.AddPosition) {
+	for t := range o.X.Rows {
+		w := weights(o.Table, int(d.p.Pos[t])+o.Offset)
+		for i := range row(o.X, t) {
+			row(o.X, t)[i] += w[i]
 		}
 	}
 }
 
-// addType adds the row of each token's type.
-func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
-	for t := range x.Rows {
-		w := weights(table, int(d.p.Type(t)))
-		for i := range row(x, t) {
-			row(x, t)[i] += w[i]
+// AddType adds the row of each token's type.
+func (d *Device) AddType(o *compute.AddType) {
+	for t := range o.X.Rows {
+		w := weights(o.Table, int(d.p.Type(t)))
+		for i := range row(o.X, t) {
+			row(o.X, t)[i] += w[i]
 		}
 	}
 }
 
-// rmsNorm divides by the root of the mean square.
-func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	for t := range x.Rows {
-		in, out := row(x, t), row(dst, t)
+// RMSNorm divides by the root of the mean square.
+func (d *Device) RMSNorm(o *compute.RMSNorm) {
+	for t := range o.X.Rows {
+		in, out := row(o.X, t), row(o.Dst, t)
 		sum := 0.0
 		for _, v := range in {
 			sum += float64(v) * float64(v)
 		}
-		root := math.Sqrt(sum/float64(x.Cols) + float64(eps))
+		root := math.Sqrt(sum/float64(o.X.Cols) + float64(o.Eps))
 		for i, v := range in {
-			out[i] = float32(float64(v) / root * float64(elements(w)[i]))
+			out[i] = float32(float64(v) / root * float64(elements(o.W)[i]))
 		}
 	}
 }
 
-// layerNorm divides by the standard deviation from the mean.
-func (d *Device) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
-	for t := range x.Rows {
-		in, out := row(x, t), row(dst, t)
+// LayerNorm divides by the standard deviation from the mean.
+func (d *Device) LayerNorm(o *compute.LayerNorm) {
+	for t := range o.X.Rows {
+		in, out := row(o.X, t), row(o.Dst, t)
 		mean, variance := 0.0, 0.0
 		for _, v := range in {
-			mean += float64(v) / float64(x.Cols)
+			mean += float64(v) / float64(o.X.Cols)
 		}
 		for _, v := range in {
-			variance += (float64(v) - mean) * (float64(v) - mean) / float64(x.Cols)
+			variance += (float64(v) - mean) * (float64(v) - mean) / float64(o.X.Cols)
 		}
-		root := math.Sqrt(variance + float64(eps))
+		root := math.Sqrt(variance + float64(o.Eps))
 		for i, v := range in {
-			y := (float64(v) - mean) / root * float64(elements(w)[i])
-			if b != nil {
-				y += float64(elements(b)[i])
+			y := (float64(v) - mean) / root * float64(elements(o.W)[i])
+			if o.B != nil {
+				y += float64(elements(o.B)[i])
 			}
 			out[i] = float32(y)
 		}
@@ -78,19 +78,19 @@ func dot(w, x []float32) float64 {
 	return sum
 }
 
-// matMul computes every product of x.
-func (d *Device) matMul(x compute.Tensor, products compute.Products) {
-	for _, p := range products {
+// MatMul computes every product of x.
+func (d *Device) MatMul(o *compute.MatMul) {
+	for _, p := range o.Products {
 		if p.W == nil {
 			break
 		}
-		if p.W.Cols != x.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != x.Rows {
+		if p.W.Cols != o.X.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != o.X.Rows {
 			panic("ref: MatMul of shapes that do not fit: " + p.W.Name)
 		}
 		for r := range p.W.Rows {
 			w := weights(p.W, r)
-			for t := range x.Rows {
-				y := dot(w, row(x, t))
+			for t := range o.X.Rows {
+				y := dot(w, row(o.X, t))
 				if p.Bias != nil {
 					y += float64(elements(p.Bias)[r])
 				}
@@ -100,8 +100,8 @@ func (d *Device) matMul(x compute.Tensor, products compute.Products) {
 	}
 }
 
-// matMulByHead computes the product of every head.
-func (d *Device) matMulByHead(o *compute.MatMulByHead) {
+// MatMulByHead computes the product of every head.
+func (d *Device) MatMulByHead(o *compute.MatMulByHead) {
 	if !o.Fits() {
 		panic("ref: MatMulByHead of shapes that do not fit: " + o.W.Name)
 	}
@@ -114,65 +114,65 @@ func (d *Device) matMulByHead(o *compute.MatMulByHead) {
 	}
 }
 
-// rope turns the i-th pair of every head by the angle of Params.Angles.
-func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
-	for t := range x.Rows {
-		angles := make([]float64, len(r.Freqs))
-		d.p.Angles(angles, r, t)
-		for head := row(x, t); len(head) > 0; head = head[headDim:] {
+// RoPE turns the i-th pair of every head by the angle of Params.Angles.
+func (d *Device) RoPE(o *compute.RoPE) {
+	for t := range o.X.Rows {
+		angles := make([]float64, len(o.Rope.Freqs))
+		d.p.Angles(angles, o.Rope, t)
+		for head := row(o.X, t); len(head) > 0; head = head[o.HeadDim:] {
 			for i, angle := range angles {
 				a, b := 2*i, 2*i+1
-				if r.Style == compute.Halves {
-					a, b = i, i+r.Dims/2
+				if o.Rope.Style == compute.Halves {
+					a, b = i, i+o.Rope.Dims/2
 				}
 				sin, cos := math.Sincos(angle)
-				a, b = a+r.First, b+r.First
+				a, b = a+o.Rope.First, b+o.Rope.First
 				xa, xb := float64(head[a]), float64(head[b])
-				head[a] = float32(r.Scale * (xa*cos - xb*sin))
-				head[b] = float32(r.Scale * (xa*sin + xb*cos))
+				head[a] = float32(o.Rope.Scale * (xa*cos - xb*sin))
+				head[b] = float32(o.Rope.Scale * (xa*sin + xb*cos))
 			}
 		}
 	}
 }
 
-// add adds x to dst.
-func (d *Device) add(dst, x compute.Tensor) {
-	for t := range x.Rows {
-		for i, v := range row(x, t) {
-			row(dst, t)[i] += v
+// Add adds x to dst.
+func (d *Device) Add(o *compute.Add) {
+	for t := range o.X.Rows {
+		for i, v := range row(o.X, t) {
+			row(o.Dst, t)[i] += v
 		}
 	}
 }
 
-// scale multiplies every element of x by factor.
-func (d *Device) scale(x compute.Tensor, factor float32) {
-	for t := range x.Rows {
-		for i := range row(x, t) {
-			row(x, t)[i] *= factor
+// Scale multiplies every element of x by factor.
+func (d *Device) Scale(o *compute.Scale) {
+	for t := range o.X.Rows {
+		for i := range row(o.X, t) {
+			row(o.X, t)[i] *= o.Factor
 		}
 	}
 }
 
-// softCap brings every element of x smoothly into (-limit, limit).
-func (d *Device) softCap(x compute.Tensor, limit float32) {
-	for t := range x.Rows {
-		for i, v := range row(x, t) {
-			row(x, t)[i] = float32(float64(limit) * math.Tanh(float64(v)/float64(limit)))
+// SoftCap brings every element of x smoothly into (-limit, limit).
+func (d *Device) SoftCap(o *compute.SoftCap) {
+	for t := range o.X.Rows {
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = float32(float64(o.Limit) * math.Tanh(float64(v)/float64(o.Limit)))
 		}
 	}
 }
 
-// clamp brings every element of x into [low, high].
-func (d *Device) clamp(x compute.Tensor, low, high float32) {
-	for t := range x.Rows {
-		for i, v := range row(x, t) {
-			row(x, t)[i] = min(max(v, low), high)
+// Clamp brings every element of x into [low, high].
+func (d *Device) Clamp(o *compute.Clamp) {
+	for t := range o.X.Rows {
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = min(max(v, o.Low), o.High)
 		}
 	}
 }
 
-// copyColumns copies ranges of columns.
-func (d *Device) copyColumns(o *compute.CopyColumns) {
+// CopyColumns copies ranges of columns.
+func (d *Device) CopyColumns(o *compute.CopyColumns) {
 	for t := range o.Dst.Rows {
 		for i := range o.Count {
 			copy(row(o.Dst, t)[o.To.First+i*o.To.Step:][:o.Width], row(o.Src, t)[o.From.First+i*o.From.Step:])
@@ -180,34 +180,39 @@ func (d *Device) copyColumns(o *compute.CopyColumns) {
 	}
 }
 
-// activate computes act(gate)·up.
-func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	for t := range gate.Rows {
-		for i, g := range row(gate, t) {
-			y := Activation(act, float64(g))
-			if up.Mem != nil {
-				y *= Factor(act, float64(row(up, t)[i]))
+// Activate computes act(gate)·up.
+func (d *Device) Activate(o *compute.Activate) {
+	for t := range o.Gate.Rows {
+		for i, g := range row(o.Gate, t) {
+			y := Activation(o.Act, float64(g))
+			if o.Up.Mem != nil {
+				y *= Factor(o.Act, float64(row(o.Up, t)[i]))
 			}
-			row(dst, t)[i] = float32(y)
+			row(o.Dst, t)[i] = float32(y)
 		}
 	}
 }
 
-// gather copies the rows of Params.Out.
-func (d *Device) gather(dst, x compute.Tensor) {
+// Gather copies the rows of Params.Out.
+func (d *Device) Gather(o *compute.Gather) {
 	for i, r := range d.p.Out {
-		copy(row(dst, i), row(x, int(r)))
+		copy(row(o.Dst, i), row(o.X, int(r)))
 	}
 }
 
-// precede copies the row before each, or what was before.
-func (d *Device) precede(dst, x compute.Tensor) {
-	for i := range dst.Rows {
-		to, seq := row(dst, i), int(d.p.Seq[i])
+// Insert replaces rows of prompts, or adds to them.
+func (d *Device) Insert(o *compute.Insert) {
+	d.p.Insert(func(i int) []float32 { return row(o.X, i) }, o.First, o.Add)
+}
+
+// Precede copies the row before each, or what was before.
+func (d *Device) Precede(o *compute.Precede) {
+	for i := range o.Dst.Rows {
+		to, seq := row(o.Dst, i), int(d.p.Seq[i])
 		clear(to)
 		switch {
 		case i > 0 && int(d.p.Seq[i-1]) == seq && d.p.Pos[i-1]+1 == d.p.Pos[i]:
-			copy(to, row(x, i-1))
+			copy(to, row(o.X, i-1))
 		case seq < len(d.p.Before):
 			copy(to, d.p.Before[seq])
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// wkv computes a WKV. The state is rounded to float32 after each position.
-func (d *Device) wkv(o *compute.WKV) {
+// WKV computes a WKV. The state is rounded to float32 after each position.
+func (d *Device) WKV(o *compute.WKV) {
 	size := o.Dim * o.Dim
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
 		all := state[o.At:][:o.Size()]

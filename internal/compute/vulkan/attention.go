@@ -44,8 +44,8 @@ func attentionQueries(l compute.KVShape) int {
 // attend computes attention of every query head over the positions of its sequence that the token sees. Single tokens
 // of running sequences, and a few others, have a workgroup for every split of the positions, and combine.comp joins the
 // parts. Those without room for parts go through all splits in a workgroup each. Many tokens of prompts share
-// workgroups. All give the same bytes, except attention_token.comp and attention_tile.comp, which compute some tokens
-// of each kind with their own rounding.
+// workgroups. All give the same bytes, except attention_token.comp, attention_tile.comp and attention_workgroup.comp,
+// which compute some tokens of each kind with their own rounding.
 func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
 	l := c.Layers[layer]
 	n, heads := q.Rows, q.Cols/l.Key
@@ -65,24 +65,24 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	}
 	f := attending{r: r, out: out, q: q, c: c, layer: layer, how: a, heads: heads, group: heads / l.Heads, queries: queries}
 	single := r.single(q)
-	var tile attentionTile
-	tiles := false
+	var tiles []attentionTile
 	if single < n && a.Seen.All() {
-		tile, tiles = f.byTile()
+		tiles = f.byTiles()
 	}
 	switch {
 	case single > 0 && a.Seen.All() && f.byToken():
 		f.alone(single)
-	case n <= compute.FewTokens && !tiles:
+	case n <= compute.FewTokens && len(tiles) == 0:
 		single = n
 		f.apart(n)
 	default:
 		f.apart(single)
 	}
-	if tiles {
-		f.tiles(tile, single, n-single)
-	} else {
+	if len(tiles) == 0 {
 		f.together(single, n-single)
+	}
+	for _, t := range tiles {
+		f.tiles(t, single, n-single)
 	}
 }
 

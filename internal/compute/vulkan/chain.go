@@ -7,12 +7,12 @@ import (
 )
 
 // chainFusion fuses a sequence of operations on the same rows, each with the result of the previous one: an addition to
-// the residual, norms before and after it, and products with constants or with the activation of gates.
+// the residual, norms before and after it, and sums and products with vectors or with the activation of gates.
 type chainFusion struct{}
 
 // Shapes of chain.comp. Its constants must be equal.
 const (
-	chainMost    = 3  // operations
+	chainMost    = 4  // operations
 	chainQuads   = 8  // groups of four elements of an invocation
 	chainLeast   = 64 // invocations of a workgroup
 	chainLargest = 1024
@@ -28,6 +28,7 @@ const (
 	chainScale
 	chainMultiply
 	chainGate
+	chainShift
 )
 
 // link is an operation of a chain.
@@ -36,7 +37,7 @@ type link struct {
 	dst, x  compute.Tensor
 	other   compute.Tensor // the other operand of a sum, or gates
 	w, bias *compute.Vector
-	number  float32 // of a chainGate the bits of its compute.Nonlinearity
+	number  float32 // of a chainGate the bits of its compute.Nonlinearity, of a chainMultiply those of the rows that w has
 }
 
 // linkOf returns op as a link that follows the one with result cur. Its Mem is nil if op cannot follow.
@@ -55,6 +56,12 @@ func linkOf(op compute.Op, cur compute.Tensor) (l link) {
 		l = link{kind: chainScale, dst: o.X, x: o.X, number: o.Factor}
 	case *compute.Multiply:
 		l = link{kind: chainMultiply, dst: o.Dst, x: o.X, w: o.W}
+		if cur.Mem != nil && cur.Mem == o.X.Mem && o.X == o.Dst && o.X.Cols%cur.Cols == 0 { // cur is groups of the rows
+			l.dst, l.x = o.X.Split(cur.Cols), o.X.Split(cur.Cols)
+		}
+		l.number = math.Float32frombits(uint32(o.W.Len / max(1, l.x.Cols)))
+	case *compute.Shift:
+		l = link{kind: chainShift, dst: o.X, x: o.X, w: o.B}
 	case *compute.Activate:
 		if cur.Mem == nil || o.Up.Mem != cur.Mem || o.Up.Rows*o.Up.Cols != cur.Rows*cur.Cols || o.Dst != o.Gate || o.Act.Kind >= compute.XIELU || o.Act != (compute.Activation{Kind: o.Act.Kind}) {
 			return link{}
@@ -64,7 +71,7 @@ func linkOf(op compute.Op, cur compute.Tensor) (l link) {
 	default:
 		return link{}
 	}
-	if l.dst.Rows != l.x.Rows || l.dst.Cols != l.x.Cols || l.w != nil && l.w.Len != l.x.Cols || l.bias != nil && l.bias.Len != l.x.Cols ||
+	if l.dst.Rows != l.x.Rows || l.dst.Cols != l.x.Cols || l.w != nil && l.w.Len != l.x.Cols*l.weightRows() || l.bias != nil && l.bias.Len != l.x.Cols ||
 		l.ofRows() && (l.other.Rows != l.x.Rows || l.other.Cols != l.x.Cols || l.other.Mem == l.x.Mem) || cur.Mem != nil && l.x != cur {
 		return link{}
 	}
@@ -76,12 +83,16 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 	if len(ops) > chainMost {
 		return all, false
 	}
-	cur := compute.Tensor{}
+	cur, biased := compute.Tensor{}, false
 	for i, op := range ops {
 		l := linkOf(op, cur)
 		if l.kind == 0 {
 			return all, false
 		}
+		if l.bias != nil && biased { // the shader takes one
+			return all, false
+		}
+		biased = biased || l.bias != nil
 		for _, before := range all[:i] {
 			if l.ofRows() && overlap(floats(before.dst), floats(l.other)) {
 				return all, false
@@ -94,6 +105,14 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 
 // ofRows reports whether the other operand is rows.
 func (l *link) ofRows() bool { return l.kind == chainAdd || l.kind == chainGate }
+
+// weightRows returns how many rows w has: the rows of x take them in turn.
+func (l *link) weightRows() int {
+	if l.kind == chainMultiply {
+		return int(math.Float32bits(l.number))
+	}
+	return 1
+}
 
 func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
 
@@ -144,7 +163,7 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 	local, quads := r.d.chainLocal(x.Cols)
 	form, pack := floats(last.dst), false // stands in
 	// Every norm is packed here, one in place too: packing an RMSNorm's result later rounds another way.
-	if last.norm() || len(ops) > 1 && last.ofRows() {
+	if last.norm() || len(ops) > 1 && (last.ofRows() || last.w != nil) {
 		form, pack = r.packing(last.dst)
 	}
 	c := call{
@@ -152,23 +171,26 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 		push:   []uint32{uint32(x.Rows), uint32(x.Cols / 4), packedScales(x.Rows * x.Cols), 0},
 		groups: r.rowGroups(x),
 	}
-	steps := uint32(0)
+	steps, biases := uint32(0), floats(x) // stands in
 	for i := range all {
 		l := &all[i]
 		if l.kind == 0 { // its bindings stand in
 			l.dst = last.dst
 		}
 		steps |= l.kind << (4 * i)
-		operand, bias := elementsOr(l.w, floats(x)), elementsOr(l.bias, floats(x))
+		operand := elementsOr(l.w, floats(x))
 		if l.ofRows() {
 			operand = floats(l.other)
 		}
-		c.bind = append(c.bind, write(floats(l.dst)), read(operand), read(bias))
+		if l.bias != nil {
+			biases = elements(l.bias)
+		}
+		c.bind = append(c.bind, write(floats(l.dst)), read(operand))
 		c.push = append(c.push, math.Float32bits(l.number))
 		c.push[3] |= truth(l.bias != nil) << i
 	}
 	c.spec = []uint32{uint32(quads), steps, truth(pack)}
-	c.bind = append(c.bind, write(form))
+	c.bind = append(c.bind, read(biases), write(form))
 	r.dispatch(c)
 	r.packed(last.dst, form, pack)
 }

@@ -65,11 +65,22 @@ func (r *recorder) gateRows(o *compute.GateRows) {
 	if logits.Rows != x.Rows || logits.Cols != 1 {
 		panic("vulkan: GateRows of shapes that do not fit")
 	}
-	r.perElement(x.Rows*x.Cols, call{
-		shader: "gaterows", spec: []uint32{uint32(o.Act)},
-		bind: []binding{update(floats(x)), read(floats(logits))},
-		push: []uint32{uint32(x.Cols)},
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	form, pack := r.packing(x)
+	invocations := n
+	if pack {
+		invocations = n / packPart
+	}
+	r.dispatch(call{
+		shader: "gaterows", local: elementwise, spec: []uint32{uint32(o.Act), truth(pack)},
+		bind:   []binding{update(floats(x)), read(floats(logits)), write(form)},
+		push:   []uint32{uint32(n), uint32(x.Cols), packedScales(n)},
+		groups: r.groupsFor(invocations),
 	})
+	r.packed(x, form, pack)
 }
 
 // experts is one Experts, for tokens of a step.

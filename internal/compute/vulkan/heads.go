@@ -210,6 +210,33 @@ func (headsFusion) whole(r *recorder, ops []compute.Op) bool {
 	return (p.rope != nil || p.store != nil) && p.tokens > 0 && p.tokens <= int(most[0]) && all <= int(most[1])
 }
 
+// leave records norms of whole rows that are neither rotated nor stored by themselves: a chain also packs them for the
+// products that take them, and nothing of the program waits for them.
+func (p *program) leave(r *recorder) {
+	keys, values, n := p.keys, p.values, 0
+	for i := range p.n {
+		h := p.all[i]
+		op := compute.Op(&compute.RMSNorm{Dst: h.x, X: h.x, W: h.w, Eps: h.eps})
+		if h.steps == headsLayer {
+			op = &compute.LayerNorm{Dst: h.x, X: h.x, W: h.w, Eps: h.eps}
+		}
+		if alone := []compute.Op{op}; h.n == 1 && h.w != nil && h.before == nil && p.heads(i) == 1 && i != p.keys && i != p.values && (chainFusion{}).takes(r, alone) {
+			chainFusion{}.record(r, alone)
+			continue
+		}
+		switch i {
+		case p.keys:
+			keys = n
+		case p.values:
+			values = n
+		}
+		p.all[n] = h
+		n++
+	}
+	clear(p.all[n:])
+	p.n, p.keys, p.values = n, keys, values
+}
+
 func (headsFusion) record(r *recorder, ops []compute.Op) {
 	p, _ := programOf(ops)
 	for i := range p.n {
@@ -218,6 +245,7 @@ func (headsFusion) record(r *recorder, ops []compute.Op) {
 			break
 		}
 	}
+	p.leave(r)
 	for i := range p.n {
 		if before := p.all[i].before; before != nil {
 			if alone := []compute.Op{before}; (chainFusion{}).takes(r, alone) {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +56,8 @@ type long struct {
 	timed   bool   // software is timed, too: tests ask for it
 	decoded int    // bytes of weights that are decoded at a time; 0: decodedBytes. The check has some tiles at a time
 
-	attended map[headShape]error // attention by tiles of heads that were tried: why they are not used; nil: they are
+	attention map[attentionKind][]attentionTile // chosen
+	attended  map[attentionTried]error          // attention by tiles that were tried: why they are not used; nil: they are
 }
 
 // arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
@@ -136,9 +139,7 @@ func (d *Device) Note() string {
 			failed = errors.Join(failed, err)
 		}
 	}
-	for _, err := range d.long.attended {
-		failed = errors.Join(failed, err)
-	}
+	failed = errors.Join(failed, sorted(maps.Values(d.long.attended)))
 	if failed == nil {
 		return ""
 	}
@@ -324,14 +325,20 @@ func (d *Device) leave(v variant, err error) {
 
 // leftOf returns why variants of a are not used; nil: all are.
 func (d *Device) leftOf(a Arithmetic) error {
-	var all []error
-	for v, err := range d.long.left {
-		if v.by == a {
-			all = append(all, err)
+	return sorted(func(yield func(error) bool) {
+		for v, err := range d.long.left {
+			if v.by == a && !yield(err) {
+				return
+			}
 		}
-	}
-	slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(all...)
+	})
+}
+
+// sorted joins errors, those that are not nil.
+func sorted(all iter.Seq[error]) error {
+	list := slices.DeleteFunc(slices.Collect(all), func(err error) bool { return err == nil })
+	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(list...)
 }
 
 // apart returns a device that has d's GPU and pipelines, and memory of its own, which is given back by reset.

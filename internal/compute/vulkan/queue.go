@@ -25,16 +25,18 @@ type fusion interface {
 	record(r *recorder, ops []compute.Op)
 }
 
-func fusions() []fusion { return []fusion{nextFusion{}, activeFusion{}, headsFusion{}, chainFusion{}} }
+func fusions() []fusion {
+	return []fusion{nextFusion{}, activeFusion{}, headsFusion{}, chainFusion{}, copiesFusion{}}
+}
 
 // Do implements compute.Executor.
 func (r *recorder) Do(op compute.Op) {
-	if r.enqueue(op) {
-		return
-	}
-	r.settle()
-	if !r.enqueue(op) {
-		op.On(r)
+	for !r.enqueue(op) {
+		if len(r.queue.ops) == 0 {
+			op.On(r)
+			return
+		}
+		r.advance()
 	}
 }
 
@@ -63,16 +65,22 @@ func (r *recorder) enqueue(op compute.Op) bool {
 // settle records all that is in the queue.
 func (r *recorder) settle() {
 	for len(r.queue.ops) > 0 {
-		q := r.queue
-		r.queue = queue{}
-		if q.best == nil {
-			q.n = 1
-			q.ops[0].On(r)
-		} else {
-			q.best.record(r, q.ops[:q.n])
-		}
-		for _, op := range q.ops[q.n:] {
-			r.Do(op)
-		}
+		r.advance()
+	}
+}
+
+// advance records the first operations in the queue, as many as a fusion can record together, and takes the others up
+// anew.
+func (r *recorder) advance() {
+	q := r.queue
+	r.queue = queue{}
+	if q.best == nil {
+		q.n = 1
+		q.ops[0].On(r)
+	} else {
+		q.best.record(r, q.ops[:q.n])
+	}
+	for _, op := range q.ops[q.n:] {
+		r.Do(op)
 	}
 }

@@ -142,6 +142,57 @@ func TestFusions(t *testing.T) {
 				func(v compute.Verbs, s *setting) { v.Add(s.x, s.y) },
 				func(v compute.Verbs, s *setting) { v.RMSNorm(s.h, s.x, norm, 1e-5) },
 			}},
+			{"a gated, normed and shifted sum", false, []verb{
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.y, s.y, norm, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.Add(s.x, s.y) },
+				func(v compute.Verbs, s *setting) { v.LayerNorm(s.h, s.x, norm, bias, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.Shift(s.h, norm) },
+				func(v compute.Verbs, s *setting) { v.MatMul(s.h, compute.Products{{Out: s.k, W: other}}) },
+			}},
+			{"two biased norms", false, []verb{
+				func(v compute.Verbs, s *setting) { v.LayerNorm(s.h, s.x, norm, bias, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.LayerNorm(s.h, s.h, bias, norm, 1e-5) },
+			}},
+			{"a norm of groups, each with weights of its own", false, []verb{
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.q.Split(head), s.q.Split(head), each, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.Multiply(s.q, s.q, ofQ) },
+				func(v compute.Verbs, s *setting) { v.Scale(s.q, 0.5) },
+			}},
+			{"gated rows", true, []verb{
+				func(v compute.Verbs, s *setting) {
+					v.GateRows(s.gate.Split(1), s.up.Split(1))
+				},
+				func(v compute.Verbs, s *setting) {
+					v.GateRowsBy(s.x, compute.Tensor{Rows: s.x.Rows, Cols: 1, Mem: s.up.Mem}, compute.Softplus)
+				},
+				func(v compute.Verbs, s *setting) { v.MatMul(s.x, compute.Products{{Out: s.k, W: other}}) },
+			}},
+			{"copies to different columns, and to the same", false, []verb{
+				func(v compute.Verbs, s *setting) {
+					v.CopyColumns(s.x, s.q, compute.Ranges{Step: 128}, compute.Ranges{Step: 64}, 64, 6)
+				},
+				func(v compute.Verbs, s *setting) {
+					v.CopyColumns(s.x, s.k, compute.Ranges{First: 64, Step: 128}, compute.Ranges{}, 30, 6)
+				},
+				func(v compute.Verbs, s *setting) {
+					v.CopyColumns(s.x, s.v, compute.Ranges{First: 94}, compute.Ranges{First: 3}, 34, 1)
+				},
+				func(v compute.Verbs, s *setting) {
+					v.CopyColumns(s.x, s.v, compute.Ranges{First: 60}, compute.Ranges{First: 9}, 34, 1)
+				},
+			}},
+			{"all columns are copied", false, []verb{
+				func(v compute.Verbs, s *setting) {
+					v.CopyColumns(s.y, s.x, compute.Ranges{Step: 64}, compute.Ranges{Step: 64}, 64, 12)
+				},
+				func(v compute.Verbs, s *setting) { v.MatMul(s.y, compute.Products{{Out: s.k, W: other}}) },
+			}},
+			{"a wide norm before a product, beside heads", true, []verb{
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.x, s.x, norm, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.RMSNorm(s.k.Split(head), s.k.Split(head), each, 1e-5) },
+				func(v compute.Verbs, s *setting) { v.RoPE(s.k, head, rope) },
+				func(v compute.Verbs, s *setting) { v.MatMul(s.x, compute.Products{{Out: s.v, W: other}}) },
+			}},
 			{"two sums", false, []verb{
 				func(v compute.Verbs, s *setting) { v.Add(s.x, s.y) },
 				func(v compute.Verbs, s *setting) { v.Add(s.x, s.h) },

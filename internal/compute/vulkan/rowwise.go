@@ -244,23 +244,7 @@ func (r *recorder) insert(x compute.Tensor, first int, add bool) {
 
 // copyColumns copies ranges of columns.
 func (r *recorder) copyColumns(o *compute.CopyColumns) {
-	dst, src, last := o.Dst, o.Src, o.Count-1
-	if o.To.First+last*o.To.Step+o.Width > dst.Cols || o.From.First+last*o.From.Step+o.Width > src.Cols || dst.Rows != src.Rows {
-		panic(fmt.Sprintf("vulkan: CopyColumns of %d times %d columns from %d to %d", o.Count, o.Width, src.Cols, dst.Cols))
-	}
-	n := dst.Rows * o.Count * o.Width
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "copycolumns", local: elementwise,
-		bind: []binding{update(floats(dst)), read(floats(src))},
-		push: []uint32{
-			uint32(n), uint32(o.Width), uint32(o.Count), uint32(dst.Cols), uint32(src.Cols),
-			uint32(o.To.First), uint32(o.To.Step), uint32(o.From.First), uint32(o.From.Step),
-		},
-		groups: r.groupsFor(n),
-	})
+	copiesFusion{}.record(r, []compute.Op{o})
 }
 
 // turns returns the memory of rp's cosines and sines for rows tokens. Angles grow with the position far beyond what a

@@ -9,8 +9,9 @@ import (
 // the sum itself, which saves a dispatch and a wait.
 type product struct {
 	call
-	out  driver.View
-	spec int // the constant that says whether the shader adds; it adds to the last binding
+	weight string // that it is about
+	out    driver.View
+	spec   int // the constant that says whether the shader adds; it adds to the last binding
 }
 
 // dispatchProduct records a product's dispatch: if it writes all of out, now or together with a following Add, and if
@@ -21,7 +22,7 @@ func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole b
 		return
 	}
 	r.flush()
-	r.held = &product{call: c, out: floats(out), spec: spec}
+	r.held = &product{call: c, weight: r.weight, out: floats(out), spec: spec}
 	r.forms.forget(floats(out))
 }
 
@@ -29,8 +30,10 @@ func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole b
 func (r *recorder) flush() {
 	r.settle()
 	if p := r.held; p != nil {
-		r.held = nil
+		now := r.weight
+		r.held, r.weight = nil, p.weight
 		r.dispatch(p.call)
+		r.weight = now
 	}
 	if e := r.elected; e != nil {
 		r.elected = nil

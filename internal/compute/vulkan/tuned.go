@@ -36,7 +36,8 @@ func loadTuned(path string) *tuned {
 			*t = tuned{path: path}
 		}
 	}
-	if code := shaders.Sums("cooperative", "cooperative_experts", "workgroup", "decode", "matmat_half", "matmat"); t.Shaders != code || t.Found == nil {
+	code := shaders.Sums("cooperative", "cooperative_experts", "workgroup", "decode", "matmat_half", "matmat", "halve", "attention_tile", "attention_workgroup", "combine")
+	if t.Shaders != code || t.Found == nil {
 		t.Shaders, t.Found = code, map[string]string{}
 	}
 	return t

@@ -17,8 +17,8 @@ func TestBrowser(t *testing.T) {
 	web := sources(t)
 	try := exec.CommandContext(t.Context(), "node", "test/page.mjs", browser, serve(t)+"/", serveLibrary(t)+"/", os.Getenv("PAGE_PICTURES"))
 	try.Dir = web
-	out, err := try.CombinedOutput()
-	if t.Logf("%s", out); err != nil {
+	try.Stdout, try.Stderr = t.Output(), t.Output() // as it comes, for a step that hangs
+	if err := try.Run(); err != nil {
 		t.Fatal(err)
 	}
 }

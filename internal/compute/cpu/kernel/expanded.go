@@ -6,11 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// A rare type is expanded: a type that few people run has no products of its own. All its products use panels, for one
-// token or many, for consecutive rows or rows chosen by index. tiles.expand writes a few superblocks at a time to a
-// panel in memory that stays in the first-level cache. The kernels of the type's form of scales (layout.FormOf)
-// multiply from there. superblock.read is the scalar twin of every expander, and dotGeneric the scalar twin of the
-// products, so they have the bits that the type's own kernel would have.
+// A rare type is expanded: a type that few people run has no products of its own, except those of one token with
+// consecutive rows, which generation consists of (stream). All other products use panels, for one token or many, for
+// consecutive rows or rows chosen by index. tiles.expand writes a few superblocks at a time to a panel in memory that
+// stays in the first-level cache. The kernels of the type's form of scales (layout.FormOf) multiply from there.
+// superblock.read is the scalar twin of every expander, and dotGeneric the scalar twin of the products, so they have the
+// bits that the type's own kernel would have.
 
 const (
 	// expandedTokens bounds the tokens that pass over a panel of a few superblocks, before the next one.
@@ -22,9 +23,10 @@ const (
 // expanded reports whether products of a few tokens use panels. Products of rare types always do.
 func (m *tiles) expanded() bool { return m.each.tile != nil }
 
-// expanded reports whether products of this many tokens use panels only. One token of a type that is not rare does not.
-func (c *call) expanded(tokens int) bool {
-	return c.m.expanded() && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
+// expanded reports whether products of this many tokens with rows in order o use panels only. One token of a type that
+// has kernels for it does not.
+func (c *call) expanded(o Order, tokens int) bool {
+	return c.m.expanded() && (tokens > 1 || len(c.ways[o].all) == 0)
 }
 
 // eachRow computes the products of tokens with count rows by tiles of some rows and one token. The rows are those that

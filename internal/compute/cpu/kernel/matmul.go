@@ -70,12 +70,12 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if c.expanded(tokens) || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
+	} else if c.expanded(Consecutive, tokens) || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
 		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
-		case c.expanded(tokens) && c.panelRows(rows, tokens) == 0:
+		case c.expanded(Consecutive, tokens) && c.panelRows(rows, tokens) == 0:
 			c.eachRow(s, c.out, 0, rows, nil, tokens)
 		case c.goesByFew(tokens):
 			c.fews(s, rows, tokens)
@@ -104,7 +104,7 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
 	done := 0
-	if c.expanded(1) && c.n > 0 && len(index) > 0 {
+	if c.expanded(Scattered, 1) && c.n > 0 && len(index) > 0 {
 		s := k.scratch.Get().(*blockScratch)
 		c.eachRow(s, out, 0, len(index), index, 1)
 		k.scratch.Put(s)

@@ -4572,6 +4572,7 @@ super:
 	PREFETCHT1   8192(R8)
 	PREFETCHT1   8256(R8)
 	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
 	VMOVDQU      mask0f<>+0(SB), Y2
 	VMOVDQU      16(R8), Y3
 	VPSRLW       $0x04, Y3, Y4
@@ -5311,6 +5312,83 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ41AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ41AVX2(SB), NOSPLIT, $0-24
@@ -5364,6 +5442,127 @@ DATA signs<>+40(SB)/8, $0x8000000080000000
 DATA signs<>+48(SB)/8, $0x8000000080000000
 DATA signs<>+56(SB)/8, $0x8000000080000000
 GLOBL signs<>(SB), RODATA|NOPTR, $64
+
+// func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ50AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x04, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x01, Y1, Y1
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000b0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA mask10<>+0(SB)/8, $0x1010101010101010
+DATA mask10<>+8(SB)/8, $0x1010101010101010
+DATA mask10<>+16(SB)/8, $0x1010101010101010
+DATA mask10<>+24(SB)/8, $0x1010101010101010
+DATA mask10<>+32(SB)/8, $0x1010101010101010
+DATA mask10<>+40(SB)/8, $0x1010101010101010
+DATA mask10<>+48(SB)/8, $0x1010101010101010
+DATA mask10<>+56(SB)/8, $0x1010101010101010
+GLOBL mask10<>(SB), RODATA|NOPTR, $64
 
 // func expandQ50AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -5445,16 +5644,6 @@ super:
 	VZEROUPPER
 	RET
 
-DATA mask10<>+0(SB)/8, $0x1010101010101010
-DATA mask10<>+8(SB)/8, $0x1010101010101010
-DATA mask10<>+16(SB)/8, $0x1010101010101010
-DATA mask10<>+24(SB)/8, $0x1010101010101010
-DATA mask10<>+32(SB)/8, $0x1010101010101010
-DATA mask10<>+40(SB)/8, $0x1010101010101010
-DATA mask10<>+48(SB)/8, $0x1010101010101010
-DATA mask10<>+56(SB)/8, $0x1010101010101010
-GLOBL mask10<>(SB), RODATA|NOPTR, $64
-
 DATA lift48<>+0(SB)/8, $0x3030303030303030
 DATA lift48<>+8(SB)/8, $0x3030303030303030
 DATA lift48<>+16(SB)/8, $0x3030303030303030
@@ -5464,6 +5653,116 @@ DATA lift48<>+40(SB)/8, $0x3030303030303030
 DATA lift48<>+48(SB)/8, $0x3030303030303030
 DATA lift48<>+56(SB)/8, $0x3030303030303030
 GLOBL lift48<>(SB), RODATA|NOPTR, $64
+
+// func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ51AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x04, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000c0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
 
 // func expandQ51AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -5946,6 +6245,7 @@ super:
 	PREFETCHT1   8320(R8)
 	PREFETCHT1   8384(R8)
 	PREFETCHT1   8448(R8)
+	PREFETCHT1   8512(R8)
 	VMOVDQU      ones16<>+0(SB), Y2
 	VMOVDQU      16(R8), Y3
 	VPABSB       Y3, Y4
@@ -7078,6 +7378,142 @@ DATA x80<>+48(SB)/8, $0x8080808080808080
 DATA x80<>+56(SB)/8, $0x8080808080808080
 GLOBL x80<>(SB), RODATA|NOPTR, $64
 
+// func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ2KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VPXOR        Y1, Y1, Y1
+	VPAND        16(R8), Y2, Y3
+	VPAND        48(R8), Y2, Y4
+	VPMOVZXBW    (R8), Y6
+	VPAND        low4Words<>+0(SB), Y6, Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   96(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMOVZXBW    (R8), Y6
+	VPAND        low4Words<>+0(SB), Y6, Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   192(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    (R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPBROADCASTW 80(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPBROADCASTW 82(R8), X4
+	VCVTPH2PS    X4, Y4
+	VCVTDQ2PS    Y1, Y1
+	VPMADDWD     416(R9), Y5, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VFMSUB213PS  Y3, Y2, Y1
+	VFMADD231PS  256(R9), Y1, Y0
+	ADDQ         $0x00000054, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA mask03<>+0(SB)/8, $0x0303030303030303
+DATA mask03<>+8(SB)/8, $0x0303030303030303
+DATA mask03<>+16(SB)/8, $0x0303030303030303
+DATA mask03<>+24(SB)/8, $0x0303030303030303
+DATA mask03<>+32(SB)/8, $0x0303030303030303
+DATA mask03<>+40(SB)/8, $0x0303030303030303
+DATA mask03<>+48(SB)/8, $0x0303030303030303
+DATA mask03<>+56(SB)/8, $0x0303030303030303
+GLOBL mask03<>(SB), RODATA|NOPTR, $64
+
+DATA low4Words<>+0(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+8(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+16(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+24(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+32(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+40(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+48(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+56(SB)/8, $0x000f000f000f000f
+GLOBL low4Words<>(SB), RODATA|NOPTR, $64
+
+DATA lowWords<>+0(SB)/8, $0x0504050401000100
+DATA lowWords<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+16(SB)/8, $0x0504050401000100
+DATA lowWords<>+24(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+32(SB)/8, $0x0504050401000100
+DATA lowWords<>+40(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+48(SB)/8, $0x0504050401000100
+DATA lowWords<>+56(SB)/8, $0x0d0c0d0c09080908
+GLOBL lowWords<>(SB), RODATA|NOPTR, $64
+
+DATA highWords<>+0(SB)/8, $0x0706070603020302
+DATA highWords<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+16(SB)/8, $0x0706070603020302
+DATA highWords<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+32(SB)/8, $0x0706070603020302
+DATA highWords<>+40(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+48(SB)/8, $0x0706070603020302
+DATA highWords<>+56(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL highWords<>(SB), RODATA|NOPTR, $64
+
 // func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ2KAVX2(SB), NOSPLIT, $0-24
@@ -7137,45 +7573,137 @@ super:
 	VZEROUPPER
 	RET
 
-DATA mask03<>+0(SB)/8, $0x0303030303030303
-DATA mask03<>+8(SB)/8, $0x0303030303030303
-DATA mask03<>+16(SB)/8, $0x0303030303030303
-DATA mask03<>+24(SB)/8, $0x0303030303030303
-DATA mask03<>+32(SB)/8, $0x0303030303030303
-DATA mask03<>+40(SB)/8, $0x0303030303030303
-DATA mask03<>+48(SB)/8, $0x0303030303030303
-DATA mask03<>+56(SB)/8, $0x0303030303030303
-GLOBL mask03<>(SB), RODATA|NOPTR, $64
+// func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ3KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
 
-DATA low4Words<>+0(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+8(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+16(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+24(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+32(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+40(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+48(SB)/8, $0x000f000f000f000f
-DATA low4Words<>+56(SB)/8, $0x000f000f000f000f
-GLOBL low4Words<>(SB), RODATA|NOPTR, $64
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
 
-DATA highWords<>+0(SB)/8, $0x0706070603020302
-DATA highWords<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
-DATA highWords<>+16(SB)/8, $0x0706070603020302
-DATA highWords<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
-DATA highWords<>+32(SB)/8, $0x0706070603020302
-DATA highWords<>+40(SB)/8, $0x0f0e0f0e0b0a0b0a
-DATA highWords<>+48(SB)/8, $0x0706070603020302
-DATA highWords<>+56(SB)/8, $0x0f0e0f0e0b0a0b0a
-GLOBL highWords<>(SB), RODATA|NOPTR, $64
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VPMOVSXBW    (R8), Y5
+	VPMADDWD     416(R9), Y5, Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y5, Y1, Y1
+	VPAND        16(R8), Y2, Y3
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      80(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   96(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   192(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
 
-DATA lowWords<>+0(SB)/8, $0x0504050401000100
-DATA lowWords<>+8(SB)/8, $0x0d0c0d0c09080908
-DATA lowWords<>+16(SB)/8, $0x0504050401000100
-DATA lowWords<>+24(SB)/8, $0x0d0c0d0c09080908
-DATA lowWords<>+32(SB)/8, $0x0504050401000100
-DATA lowWords<>+40(SB)/8, $0x0d0c0d0c09080908
-DATA lowWords<>+48(SB)/8, $0x0504050401000100
-DATA lowWords<>+56(SB)/8, $0x0d0c0d0c09080908
-GLOBL lowWords<>(SB), RODATA|NOPTR, $64
+DATA mask04<>+0(SB)/8, $0x0404040404040404
+DATA mask04<>+8(SB)/8, $0x0404040404040404
+DATA mask04<>+16(SB)/8, $0x0404040404040404
+DATA mask04<>+24(SB)/8, $0x0404040404040404
+DATA mask04<>+32(SB)/8, $0x0404040404040404
+DATA mask04<>+40(SB)/8, $0x0404040404040404
+DATA mask04<>+48(SB)/8, $0x0404040404040404
+DATA mask04<>+56(SB)/8, $0x0404040404040404
+GLOBL mask04<>(SB), RODATA|NOPTR, $64
 
 // func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -7267,16 +7795,6 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
-
-DATA mask04<>+0(SB)/8, $0x0404040404040404
-DATA mask04<>+8(SB)/8, $0x0404040404040404
-DATA mask04<>+16(SB)/8, $0x0404040404040404
-DATA mask04<>+24(SB)/8, $0x0404040404040404
-DATA mask04<>+32(SB)/8, $0x0404040404040404
-DATA mask04<>+40(SB)/8, $0x0404040404040404
-DATA mask04<>+48(SB)/8, $0x0404040404040404
-DATA mask04<>+56(SB)/8, $0x0404040404040404
-GLOBL mask04<>(SB), RODATA|NOPTR, $64
 
 DATA lift60<>+0(SB)/8, $0x3c3c3c3c3c3c3c3c
 DATA lift60<>+8(SB)/8, $0x3c3c3c3c3c3c3c3c
@@ -7676,6 +8194,7 @@ super:
 	PREFETCHT1     8192(R8)
 	PREFETCHT1     8256(R8)
 	PREFETCHT1     8320(R8)
+	PREFETCHT1     8384(R8)
 	VMOVDQU        mask0f<>+0(SB), Y2
 	VMOVDQU        16(R8), Y3
 	VPSRLW         $0x04, Y3, Y4
@@ -8857,6 +9376,7 @@ super:
 	PREFETCHT1     8192(R8)
 	PREFETCHT1     8256(R8)
 	PREFETCHT1     8320(R8)
+	PREFETCHT1     8384(R8)
 	VMOVDQU        mask0f<>+0(SB), Y2
 	VMOVDQU        16(R8), Y3
 	VPSRLW         $0x04, Y3, Y4
@@ -10233,6 +10753,7 @@ super:
 	PREFETCHT1   8256(R8)
 	PREFETCHT1   8320(R8)
 	PREFETCHT1   8384(R8)
+	PREFETCHT1   8448(R8)
 	VPMOVSXBW    (R8), Y6
 	VPMADDWD     416(R9), Y6, Y1
 	VPSLLD       $0x05, Y1, Y1
@@ -11357,6 +11878,158 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ2XXSAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ2XXS<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 104(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000006a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ2XXS<>+0(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+8(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+16(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+24(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+32(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+40(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+48(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+56(SB)/8, $0x40152738406b5948
+GLOBL valuesIQ2XXS<>(SB), RODATA|NOPTR, $64
+
+DATA halved3<>+0(SB)/8, $0x3e0000003e000000
+DATA halved3<>+8(SB)/8, $0x3e0000003e000000
+DATA halved3<>+16(SB)/8, $0x3e0000003e000000
+DATA halved3<>+24(SB)/8, $0x3e0000003e000000
+DATA halved3<>+32(SB)/8, $0x3e0000003e000000
+DATA halved3<>+40(SB)/8, $0x3e0000003e000000
+DATA halved3<>+48(SB)/8, $0x3e0000003e000000
+DATA halved3<>+56(SB)/8, $0x3e0000003e000000
+GLOBL halved3<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ2XXSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XXSAVX2(SB), NOSPLIT, $0-24
@@ -11448,25 +12121,151 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ2XXS<>+0(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+8(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+16(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+24(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+32(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+40(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+48(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XXS<>+56(SB)/8, $0x40152738406b5948
-GLOBL valuesIQ2XXS<>(SB), RODATA|NOPTR, $64
+// func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ2XSAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
 
-DATA halved3<>+0(SB)/8, $0x3e0000003e000000
-DATA halved3<>+8(SB)/8, $0x3e0000003e000000
-DATA halved3<>+16(SB)/8, $0x3e0000003e000000
-DATA halved3<>+24(SB)/8, $0x3e0000003e000000
-DATA halved3<>+32(SB)/8, $0x3e0000003e000000
-DATA halved3<>+40(SB)/8, $0x3e0000003e000000
-DATA halved3<>+48(SB)/8, $0x3e0000003e000000
-DATA halved3<>+56(SB)/8, $0x3e0000003e000000
-GLOBL halved3<>(SB), RODATA|NOPTR, $64
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ2XS<>+0(SB), Y3
+	VPMOVSXBW    (R8), Y5
+	VPMADDWD     416(R9), Y5, Y5
+	VPSLLD       $0x06, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y5, Y1, Y1
+	VPAND        16(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ2XS<>+0(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+8(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+16(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+24(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+32(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+40(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+48(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+56(SB)/8, $0x40152738406b5948
+GLOBL valuesIQ2XS<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -11561,15 +12360,123 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ2XS<>+0(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+8(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+16(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+24(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+32(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+40(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+48(SB)/8, $0x40152738406b5948
-DATA valuesIQ2XS<>+56(SB)/8, $0x40152738406b5948
-GLOBL valuesIQ2XS<>(SB), RODATA|NOPTR, $64
+// func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ3XXSAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesIQ3XXS<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        104(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      104(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ3XXS<>+0(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+8(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+16(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+24(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+32(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+40(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+48(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+56(SB)/8, $0x020c141c242c343c
+GLOBL valuesIQ3XXS<>(SB), RODATA|NOPTR, $64
+
+DATA halved2<>+0(SB)/8, $0x3e8000003e800000
+DATA halved2<>+8(SB)/8, $0x3e8000003e800000
+DATA halved2<>+16(SB)/8, $0x3e8000003e800000
+DATA halved2<>+24(SB)/8, $0x3e8000003e800000
+DATA halved2<>+32(SB)/8, $0x3e8000003e800000
+DATA halved2<>+40(SB)/8, $0x3e8000003e800000
+DATA halved2<>+48(SB)/8, $0x3e8000003e800000
+DATA halved2<>+56(SB)/8, $0x3e8000003e800000
+GLOBL halved2<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -11627,25 +12534,147 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ3XXS<>+0(SB)/8, $0x7e746c645c544c44
-DATA valuesIQ3XXS<>+8(SB)/8, $0x020c141c242c343c
-DATA valuesIQ3XXS<>+16(SB)/8, $0x7e746c645c544c44
-DATA valuesIQ3XXS<>+24(SB)/8, $0x020c141c242c343c
-DATA valuesIQ3XXS<>+32(SB)/8, $0x7e746c645c544c44
-DATA valuesIQ3XXS<>+40(SB)/8, $0x020c141c242c343c
-DATA valuesIQ3XXS<>+48(SB)/8, $0x7e746c645c544c44
-DATA valuesIQ3XXS<>+56(SB)/8, $0x020c141c242c343c
-GLOBL valuesIQ3XXS<>(SB), RODATA|NOPTR, $64
+// func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ1SAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
 
-DATA halved2<>+0(SB)/8, $0x3e8000003e800000
-DATA halved2<>+8(SB)/8, $0x3e8000003e800000
-DATA halved2<>+16(SB)/8, $0x3e8000003e800000
-DATA halved2<>+24(SB)/8, $0x3e8000003e800000
-DATA halved2<>+32(SB)/8, $0x3e8000003e800000
-DATA halved2<>+40(SB)/8, $0x3e8000003e800000
-DATA halved2<>+48(SB)/8, $0x3e8000003e800000
-DATA halved2<>+56(SB)/8, $0x3e8000003e800000
-GLOBL halved2<>(SB), RODATA|NOPTR, $64
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ1S<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 104(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000006a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ1S<>+0(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+8(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+16(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+24(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+32(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+40(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+48(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+56(SB)/8, $0x40473f3740494139
+GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -11738,15 +12767,129 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ1S<>+0(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+8(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+16(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+24(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+32(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+40(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+48(SB)/8, $0x40473f3740494139
-DATA valuesIQ1S<>+56(SB)/8, $0x40473f3740494139
-GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
+// func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ4NLAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      signedIQ4NL<>+0(SB), Y3
+	VPAND        16(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y1
+	VPAND        48(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      32(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        80(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      64(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        112(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      96(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      128(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      160(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      80(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      192(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      112(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      224(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA signedIQ4NL<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4NL<>+8(SB)/8, $0x7159453526190d01
+DATA signedIQ4NL<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4NL<>+24(SB)/8, $0x7159453526190d01
+DATA signedIQ4NL<>+32(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4NL<>+40(SB)/8, $0x7159453526190d01
+DATA signedIQ4NL<>+48(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4NL<>+56(SB)/8, $0x7159453526190d01
+GLOBL signedIQ4NL<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -11841,6 +12984,113 @@ DATA valuesIQ4NL<>+48(SB)/8, $0x766a5d4f3f2d1801
 DATA valuesIQ4NL<>+56(SB)/8, $0xf1d9c5b5a6998d81
 GLOBL valuesIQ4NL<>(SB), RODATA|NOPTR, $64
 
+// func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ3SAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesIQ3S<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        104(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      104(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ3S<>+0(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+8(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+16(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+24(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+32(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+40(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+48(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+56(SB)/8, $0x31333537393b3d3f
+GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ3SAVX2(SB), NOSPLIT, $0-24
@@ -11896,15 +13146,133 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ3S<>+0(SB)/8, $0x4f4d4b4947454341
-DATA valuesIQ3S<>+8(SB)/8, $0x31333537393b3d3f
-DATA valuesIQ3S<>+16(SB)/8, $0x4f4d4b4947454341
-DATA valuesIQ3S<>+24(SB)/8, $0x31333537393b3d3f
-DATA valuesIQ3S<>+32(SB)/8, $0x4f4d4b4947454341
-DATA valuesIQ3S<>+40(SB)/8, $0x31333537393b3d3f
-DATA valuesIQ3S<>+48(SB)/8, $0x4f4d4b4947454341
-DATA valuesIQ3S<>+56(SB)/8, $0x31333537393b3d3f
-GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
+// func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ4XSAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      signedIQ4XS<>+0(SB), Y3
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y1
+	VPAND        40(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      32(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      64(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        104(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      96(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      128(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      160(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      192(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      104(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      224(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA signedIQ4XS<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+8(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+24(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+32(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+40(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+48(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+56(SB)/8, $0x7159453526190d01
+GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -12003,6 +13371,152 @@ DATA valuesIQ4XS<>+48(SB)/8, $0x766a5d4f3f2d1801
 DATA valuesIQ4XS<>+56(SB)/8, $0xf1d9c5b5a6998d81
 GLOBL valuesIQ4XS<>(SB), RODATA|NOPTR, $64
 
+// func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farIQ1MAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ1M<>+0(SB), Y3
+	VPMOVSXBW    (R8), Y5
+	VPMADDWD     416(R9), Y5, Y5
+	VPSLLD       $0x06, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y5, Y1, Y1
+	VPAND        16(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA valuesIQ1M<>+0(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+8(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+16(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+24(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+32(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+40(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+48(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+56(SB)/8, $0x40473f3740494139
+GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1MAVX2(SB), NOSPLIT, $0-24
@@ -12096,15 +13610,89 @@ super:
 	VZEROUPPER
 	RET
 
-DATA valuesIQ1M<>+0(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+8(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+16(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+24(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+32(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+40(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+48(SB)/8, $0x40473f3740494139
-DATA valuesIQ1M<>+56(SB)/8, $0x40473f3740494139
-GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
+// func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farTQ10AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      288(R9), Y1
+	VPSRAD       $0x03, Y1, Y1
+	VPAND        (R8), Y2, Y3
+	VPAND        32(R8), Y2, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (R8), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      32(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   96(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      32(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   128(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (R8), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      32(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   192(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 64(R8), X2
+	VCVTPH2PS    X2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000042, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
 
 // func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -12569,6 +14157,7 @@ super:
 	PREFETCHT1   8192(R8)
 	PREFETCHT1   8256(R8)
 	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
 	VMOVDQU      mask0f<>+0(SB), Y2
 	VMOVDQU      valuesMXFP4<>+0(SB), Y3
 	VMOVDQU      288(R9), Y1
@@ -13519,6 +15108,89 @@ DATA valuesNVFP4<>+48(SB)/8, $0x1c18161413121110
 DATA valuesNVFP4<>+56(SB)/8, $0x04080a0c0d0e0f10
 GLOBL valuesNVFP4<>(SB), RODATA|NOPTR, $64
 
+// func farQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ10AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      288(R9), Y1
+	VPSRAD       $0x03, Y1, Y1
+	VPAND        16(R8), Y2, Y3
+	VPAND        48(R8), Y2, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   96(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   128(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   192(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000050, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func expandQ10AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ10AVX2(SB), NOSPLIT, $0-24
@@ -13818,6 +15490,7 @@ super:
 	PREFETCHT1    8192(R8)
 	PREFETCHT1    8256(R8)
 	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
 	VMOVDQU32     288(R9), Y1
 	VMOVDQU32     16(R8), Z5
 	VPSRLW        $0x04, Z5, Z6
@@ -15880,6 +17553,65 @@ sum:
 	VZEROUPPER
 	RET
 
+// func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ41VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     32(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     96(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTPH2PS     16(R8), Y4
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	VFMADD231PS   320(R9), Y4, Y0
+	ADDQ          $0x000000a0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ41(SB), NOSPLIT, $0-48
@@ -15896,6 +17628,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VCVTPH2PS    (CX)(SI*1), Y2
 	VCVTPH2PS    16(CX)(SI*1), Y4
 	VMOVUPS      Y2, (AX)
@@ -15904,6 +17637,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VCVTPH2PS    (DX)(SI*1), Y2
 	VCVTPH2PS    16(DX)(SI*1), Y4
 	VMOVUPS      Y2, 32(AX)
@@ -15944,6 +17678,84 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ50VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	PREFETCHT1      8384(R8)
+	VPSLLD          $0x01, 288(R9), Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VCVTPH2PS       (R8), Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+DATA turn5<>+0(SB)/8, $0x0000000400000004
+DATA turn5<>+8(SB)/8, $0x0000000400000004
+DATA turn5<>+16(SB)/8, $0x0000000400000004
+DATA turn5<>+24(SB)/8, $0x0000000400000004
+DATA turn5<>+32(SB)/8, $0x0000000300000003
+DATA turn5<>+40(SB)/8, $0x0000000300000003
+DATA turn5<>+48(SB)/8, $0x0000000300000003
+DATA turn5<>+56(SB)/8, $0x0000000300000003
+GLOBL turn5<>(SB), RODATA|NOPTR, $64
+
 // func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ50(SB), NOSPLIT, $0-48
@@ -15962,11 +17774,13 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VCVTPH2PS    (CX)(SI*1), Y4
 	VMOVUPS      Y4, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VCVTPH2PS    (DX)(SI*1), Y4
 	VMOVUPS      Y4, 32(AX)
 	VMOVDQU32    144(CX)(SI*1), Y4
@@ -16029,6 +17843,76 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ51VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	PREFETCHT1      8384(R8)
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 160(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       32(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       96(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VCVTPH2PS       (R8), Y2
+	VCVTPH2PS       16(R8), Y4
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	VFMADD231PS     320(R9), Y4, Y0
+	ADDQ            $0x000000c0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ51(SB), NOSPLIT, $0-48
@@ -16046,6 +17930,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VCVTPH2PS    (CX)(SI*1), Y3
 	VCVTPH2PS    16(CX)(SI*1), Y5
 	VMOVUPS      Y3, (AX)
@@ -16054,6 +17939,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VCVTPH2PS    (DX)(SI*1), Y3
 	VCVTPH2PS    16(DX)(SI*1), Y5
 	VMOVUPS      Y3, 32(AX)
@@ -16330,6 +18216,7 @@ super:
 	PREFETCHT1    8320(R8)
 	PREFETCHT1    8384(R8)
 	PREFETCHT1    8448(R8)
+	PREFETCHT1    8512(R8)
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        16(R8), Z7, Z5
 	VPDPBUSD      (R9), Z5, Z1
@@ -18414,6 +20301,87 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ2KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VPXORD        Y1, Y1, Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     16(R8), Z9
+	VPANDD        Z11, Z9, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x02, Z9, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      64(R9), Z8, Z1
+	VPSRLW        $0x04, Z9, Z7
+	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VPSRLW        $0x06, Z9, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      192(R9), Z8, Z5
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VEXTRACTI64X4 $0x01, Z5, Y8
+	VPADDD        Y7, Y1, Y1
+	VPADDD        Y8, Y5, Y5
+	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y6
+	VPANDD        low4Words<>+0(SB), Y7, Y7
+	VPSLLD        $0x10, Y5, Y5
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y5
+	VPMADDWD      Y7, Y5, Y1
+	VPBROADCASTW  80(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPBROADCASTW  82(R8), X4
+	VCVTPH2PS     X4, Y4
+	VCVTDQ2PS     Y1, Y1
+	VPMADDWD      416(R9), Y6, Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y4, Y3, Y3
+	VFMSUB213PS   Y3, Y2, Y1
+	VFMADD231PS   256(R9), Y1, Y0
+	ADDQ          $0x00000054, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+DATA lowerWords<>+0(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+8(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+16(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+24(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+32(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+40(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+48(SB)/8, $0x0000ffff0000ffff
+DATA lowerWords<>+56(SB)/8, $0x0000ffff0000ffff
+GLOBL lowerWords<>(SB), RODATA|NOPTR, $64
+
 // func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ2K(SB), NOSPLIT, $0-48
@@ -18429,6 +20397,7 @@ TEXT ·expandPairQ2K(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 80(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VPBROADCASTW 82(CX)(SI*1), X6
@@ -18440,6 +20409,7 @@ super:
 	VMOVUPS      Y5, 704(AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 80(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VPBROADCASTW 82(DX)(SI*1), X6
@@ -18497,6 +20467,93 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ3KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+	VMOVDQU32 turn3<>+0(SB), Z11
+	VMOVDQU32 mask04<>+0(SB), Z12
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VMOVDQU32       352(R9), Y1
+	VPSRAD          $0x03, Y1, Y1
+	VMOVDQU32       384(R9), Y5
+	VPSRAD          $0x03, Y5, Y5
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z11, Z9, Z9
+	VMOVDQU32       16(R8), Z8
+	VPANDD          Z10, Z8, Z6
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPDPBUSD        (R9), Z6, Z1
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPDPBUSD        64(R9), Z7, Z1
+	VPSRLW          $0x04, Z8, Z6
+	VPANDD          Z10, Z6, Z6
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPDPBUSD        128(R9), Z6, Z5
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPDPBUSD        192(R9), Z7, Z5
+	VEXTRACTI64X4   $0x01, Z1, Y6
+	VEXTRACTI64X4   $0x01, Z5, Y7
+	VPADDD          Y6, Y1, Y1
+	VPADDD          Y7, Y5, Y5
+	VPMOVSXBW       (R8), Y6
+	VPSLLD          $0x10, Y5, Y5
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y5
+	VPMADDWD        Y6, Y5, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+DATA turn3<>+0(SB)/8, $0x0000000200000002
+DATA turn3<>+8(SB)/8, $0x0000000200000002
+DATA turn3<>+16(SB)/8, $0x0000000200000002
+DATA turn3<>+24(SB)/8, $0x0000000200000002
+DATA turn3<>+32(SB)/8, $0x0000000100000001
+DATA turn3<>+40(SB)/8, $0x0000000100000001
+DATA turn3<>+48(SB)/8, $0x0000000100000001
+DATA turn3<>+56(SB)/8, $0x0000000100000001
+GLOBL turn3<>(SB), RODATA|NOPTR, $64
+
 // func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ3K(SB), NOSPLIT, $0-48
@@ -18514,6 +20571,7 @@ TEXT ·expandPairQ3K(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 112(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMOVUPS      Y4, (AX)
@@ -18521,6 +20579,7 @@ super:
 	VMOVUPS      Y6, 64(AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 112(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMOVUPS      Y4, 32(AX)
@@ -18896,6 +20955,7 @@ super:
 	PREFETCHT1      8192(R8)
 	PREFETCHT1      8256(R8)
 	PREFETCHT1      8320(R8)
+	PREFETCHT1      8384(R8)
 	VPXORD          Y1, Y1, Y1
 	VMOVDQU32       16(R8), Z5
 	VPSRLW          $0x04, Z5, Z6
@@ -21152,16 +23212,6 @@ super:
 	VZEROUPPER
 	RET
 
-DATA turn5<>+0(SB)/8, $0x0000000400000004
-DATA turn5<>+8(SB)/8, $0x0000000400000004
-DATA turn5<>+16(SB)/8, $0x0000000400000004
-DATA turn5<>+24(SB)/8, $0x0000000400000004
-DATA turn5<>+32(SB)/8, $0x0000000300000003
-DATA turn5<>+40(SB)/8, $0x0000000300000003
-DATA turn5<>+48(SB)/8, $0x0000000300000003
-DATA turn5<>+56(SB)/8, $0x0000000300000003
-GLOBL turn5<>(SB), RODATA|NOPTR, $64
-
 // func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·farQ5KVNNI(SB), NOSPLIT, $0-48
@@ -21190,6 +23240,7 @@ super:
 	PREFETCHT1      8192(R8)
 	PREFETCHT1      8256(R8)
 	PREFETCHT1      8320(R8)
+	PREFETCHT1      8384(R8)
 	VPXORD          Y1, Y1, Y1
 	VBROADCASTI64X4 144(R8), Z10
 	VPROLVD         Z8, Z10, Z10
@@ -24467,6 +26518,7 @@ super:
 	PREFETCHT1    8256(R8)
 	PREFETCHT1    8320(R8)
 	PREFETCHT1    8384(R8)
+	PREFETCHT1    8448(R8)
 	VMOVDQU32     352(R9), Y1
 	VMOVDQU32     384(R9), Y4
 	VMOVDQU32     144(R8), Z9
@@ -25985,11 +28037,15 @@ super:
 
 fetched:
 	VMOVDQU32       352(SI), Y3
+	VPSLLD          $0x00, Y3, Y3
 	VMOVDQU32       384(SI), Y5
+	VPSLLD          $0x00, Y5, Y5
 	VMOVDQA32       Z3, Z7
 	VMOVDQA32       Z5, Z9
 	VMOVDQU32       352(SI)(DI*1), Y4
+	VPSLLD          $0x00, Y4, Y4
 	VMOVDQU32       384(SI)(DI*1), Y6
+	VPSLLD          $0x00, Y6, Y6
 	VMOVDQA32       Z4, Z8
 	VMOVDQA32       Z6, Z10
 	VPANDD          16(DX), Z2, Z11
@@ -26157,15 +28213,21 @@ super:
 
 fetched:
 	VMOVDQU32       352(SI), Y4
+	VPSLLD          $0x00, Y4, Y4
 	VMOVDQU32       384(SI), Y7
+	VPSLLD          $0x00, Y7, Y7
 	VMOVDQA32       Z4, Z10
 	VMOVDQA32       Z7, Z13
 	VMOVDQU32       352(SI)(DI*1), Y5
+	VPSLLD          $0x00, Y5, Y5
 	VMOVDQU32       384(SI)(DI*1), Y8
+	VPSLLD          $0x00, Y8, Y8
 	VMOVDQA32       Z5, Z11
 	VMOVDQA32       Z8, Z14
 	VMOVDQU32       352(SI)(DI*2), Y6
+	VPSLLD          $0x00, Y6, Y6
 	VMOVDQU32       384(SI)(DI*2), Y9
+	VPSLLD          $0x00, Y9, Y9
 	VMOVDQA32       Z6, Z12
 	VMOVDQA32       Z9, Z15
 	VPANDD          16(DX), Z3, Z16
@@ -26364,19 +28426,27 @@ super:
 
 fetched:
 	VMOVDQU32       352(SI), Y5
+	VPSLLD          $0x00, Y5, Y5
 	VMOVDQU32       384(SI), Y9
+	VPSLLD          $0x00, Y9, Y9
 	VMOVDQA32       Z5, Z13
 	VMOVDQA32       Z9, Z17
 	VMOVDQU32       352(SI)(DI*1), Y6
+	VPSLLD          $0x00, Y6, Y6
 	VMOVDQU32       384(SI)(DI*1), Y10
+	VPSLLD          $0x00, Y10, Y10
 	VMOVDQA32       Z6, Z14
 	VMOVDQA32       Z10, Z18
 	VMOVDQU32       352(SI)(DI*2), Y7
+	VPSLLD          $0x00, Y7, Y7
 	VMOVDQU32       384(SI)(DI*2), Y11
+	VPSLLD          $0x00, Y11, Y11
 	VMOVDQA32       Z7, Z15
 	VMOVDQA32       Z11, Z19
 	VMOVDQU32       352(SI)(R9*1), Y8
+	VPSLLD          $0x00, Y8, Y8
 	VMOVDQU32       384(SI)(R9*1), Y12
+	VPSLLD          $0x00, Y12, Y12
 	VMOVDQA32       Z8, Z16
 	VMOVDQA32       Z12, Z20
 	VPANDD          16(DX), Z4, Z21
@@ -26633,6 +28703,85 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ2XXSVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+	VMOVDQU32 turn3<>+0(SB), Z11
+	VMOVDQU32 mask04<>+0(SB), Z12
+	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z13
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VPSLLD          $0x03, 288(R9), Y1
+	VPXORD          Y5, Y5, Y5
+	VBROADCASTI64X4 72(R8), Z9
+	VPROLVD         Z11, Z9, Z9
+	VMOVDQU32       8(R8), Z8
+	VPANDD          Z10, Z8, Z6
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        (R9), Z6, Z1
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        64(R9), Z7, Z1
+	VPSRLW          $0x04, Z8, Z6
+	VPANDD          Z10, Z6, Z6
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        128(R9), Z6, Z5
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        192(R9), Z7, Z5
+	VPADDD          Z5, Z1, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y6
+	VPADDD          Y6, Y1, Y1
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x0000006a, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ2XXS(SB), NOSPLIT, $0-48
@@ -26650,6 +28799,7 @@ TEXT ·expandPairIQ2XXS(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 104(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26659,6 +28809,7 @@ super:
 	VMOVUPS      Y4, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 104(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26724,6 +28875,92 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ2XSVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+	VMOVDQU32 turn3<>+0(SB), Z11
+	VMOVDQU32 mask04<>+0(SB), Z12
+	VMOVDQU32 valuesIQ2XS<>+0(SB), Z13
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VMOVDQU32       352(R9), Y1
+	VPSLLD          $0x01, Y1, Y1
+	VMOVDQU32       384(R9), Y5
+	VPSLLD          $0x01, Y5, Y5
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z11, Z9, Z9
+	VMOVDQU32       16(R8), Z8
+	VPANDD          Z10, Z8, Z6
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        (R9), Z6, Z1
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        64(R9), Z7, Z1
+	VPSRLW          $0x04, Z8, Z6
+	VPANDD          Z10, Z6, Z6
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        128(R9), Z6, Z5
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        192(R9), Z7, Z5
+	VEXTRACTI64X4   $0x01, Z1, Y6
+	VEXTRACTI64X4   $0x01, Z5, Y7
+	VPADDD          Y6, Y1, Y1
+	VPADDD          Y7, Y5, Y5
+	VPMOVSXBW       (R8), Y6
+	VPSLLD          $0x10, Y6, Y7
+	VPSRAD          $0x10, Y7, Y7
+	VPSRAD          $0x10, Y6, Y6
+	VPMULLD         Y7, Y1, Y1
+	VPMULLD         Y6, Y5, Y5
+	VPADDD          Y5, Y1, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ2XS(SB), NOSPLIT, $0-48
@@ -26741,6 +28978,7 @@ TEXT ·expandPairIQ2XS(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 112(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26749,6 +28987,7 @@ super:
 	VMOVUPS      Y6, 64(AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 112(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26813,6 +29052,75 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ3XXSVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VPSLLD        $0x03, 288(R9), Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     8(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     72(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ3XXS(SB), NOSPLIT, $0-48
@@ -26830,6 +29138,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VPBROADCASTW 136(CX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VMULPS       halved2<>+0(SB), Y3, Y3
@@ -26840,6 +29149,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VPBROADCASTW 136(DX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VMULPS       halved2<>+0(SB), Y3, Y3
@@ -26890,6 +29200,85 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ1SVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+	VMOVDQU32 turn3<>+0(SB), Z11
+	VMOVDQU32 mask04<>+0(SB), Z12
+	VMOVDQU32 valuesIQ1S<>+0(SB), Z13
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VPSLLD          $0x03, 288(R9), Y1
+	VPXORD          Y5, Y5, Y5
+	VBROADCASTI64X4 72(R8), Z9
+	VPROLVD         Z11, Z9, Z9
+	VMOVDQU32       8(R8), Z8
+	VPANDD          Z10, Z8, Z6
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        (R9), Z6, Z1
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        64(R9), Z7, Z1
+	VPSRLW          $0x04, Z8, Z6
+	VPANDD          Z10, Z6, Z6
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        128(R9), Z6, Z5
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        192(R9), Z7, Z5
+	VPADDD          Z5, Z1, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y6
+	VPADDD          Y6, Y1, Y1
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x0000006a, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ1S(SB), NOSPLIT, $0-48
@@ -26907,6 +29296,7 @@ TEXT ·expandPairIQ1S(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 104(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26916,6 +29306,7 @@ super:
 	VMOVUPS      Y4, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 104(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -26981,6 +29372,70 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ4NLVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesIQ4NL<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     16(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     80(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ4NL(SB), NOSPLIT, $0-48
@@ -26998,11 +29453,13 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VCVTPH2PS    (CX)(SI*1), Y3
 	VMOVUPS      Y3, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VCVTPH2PS    (DX)(SI*1), Y3
 	VMOVUPS      Y3, 32(AX)
 	VMOVDQU32    16(CX)(SI*1), Y3
@@ -27099,6 +29556,74 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ3SVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesIQ3S<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VPSLLD        $0x03, 288(R9), Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     8(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     72(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ3S(SB), NOSPLIT, $0-48
@@ -27116,6 +29641,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VPBROADCASTW 136(CX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VPMOVSXBD    (CX)(SI*1), Y4
@@ -27125,6 +29651,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VPBROADCASTW 136(DX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VPMOVSXBD    (DX)(SI*1), Y4
@@ -27174,6 +29701,74 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ4XSVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     8(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     72(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ4XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ4XS(SB), NOSPLIT, $0-48
@@ -27191,6 +29786,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VPBROADCASTW 136(CX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VPMOVSXBD    (CX)(SI*1), Y4
@@ -27200,6 +29796,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VPBROADCASTW 136(DX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VPMOVSXBD    (DX)(SI*1), Y4
@@ -27304,6 +29901,92 @@ super:
 	VZEROUPPER
 	RET
 
+// func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farIQ1MVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+	VMOVDQU32 turn3<>+0(SB), Z11
+	VMOVDQU32 mask04<>+0(SB), Z12
+	VMOVDQU32 valuesIQ1M<>+0(SB), Z13
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VMOVDQU32       352(R9), Y1
+	VPSLLD          $0x01, Y1, Y1
+	VMOVDQU32       384(R9), Y5
+	VPSLLD          $0x01, Y5, Y5
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z11, Z9, Z9
+	VMOVDQU32       16(R8), Z8
+	VPANDD          Z10, Z8, Z6
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        (R9), Z6, Z1
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        64(R9), Z7, Z1
+	VPSRLW          $0x04, Z8, Z6
+	VPANDD          Z10, Z6, Z6
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z6
+	VPSHUFB         Z6, Z13, Z6
+	VPDPBUSD        128(R9), Z6, Z5
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z10, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z12, Z9, Z7
+	VPSHUFB         Z7, Z13, Z7
+	VPDPBUSD        192(R9), Z7, Z5
+	VEXTRACTI64X4   $0x01, Z1, Y6
+	VEXTRACTI64X4   $0x01, Z5, Y7
+	VPADDD          Y6, Y1, Y1
+	VPADDD          Y7, Y5, Y5
+	VPMOVSXBW       (R8), Y6
+	VPSLLD          $0x10, Y6, Y7
+	VPSRAD          $0x10, Y7, Y7
+	VPSRAD          $0x10, Y6, Y6
+	VPMULLD         Y7, Y1, Y1
+	VPMULLD         Y6, Y5, Y5
+	VPADDD          Y5, Y1, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ1M(SB), NOSPLIT, $0-48
@@ -27321,6 +30004,7 @@ TEXT ·expandPairIQ1M(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 112(CX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -27329,6 +30013,7 @@ super:
 	VMOVUPS      Y6, 64(AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 112(DX)(SI*1), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       halved3<>+0(SB), Y4, Y4
@@ -27393,6 +30078,66 @@ super:
 	VZEROUPPER
 	RET
 
+// func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farTQ10VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VMOVDQU32     288(R9), Y1
+	VPSRAD        $0x03, Y1, Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     (R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z8, Z6
+	VPANDD        Z10, Z6, Z6
+	VPDPBUSD      128(R9), Z6, Z5
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPBROADCASTW  64(R8), X2
+	VCVTPH2PS     X2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000042, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairTQ10(SB), NOSPLIT, $0-48
@@ -27409,11 +30154,13 @@ TEXT ·expandPairTQ10(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VPBROADCASTW 64(CX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VMOVUPS      Y3, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VPBROADCASTW 64(DX)(SI*1), X3
 	VCVTPH2PS    X3, Y3
 	VMOVUPS      Y3, 32(AX)
@@ -27682,8 +30429,8 @@ TEXT ·streamMXFP4VNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z8
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z9
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z11
 
 row:
 	MOVQ   CX, R8
@@ -27694,26 +30441,26 @@ row:
 
 super:
 	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y4, Y4, Y4
-	VMOVDQU32     8(R8), Z7
-	VPANDD        Z8, Z7, Z5
-	VPSRLW        $0x04, Z7, Z6
-	VPANDD        Z8, Z6, Z6
-	VPSHUFB       Z5, Z9, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPSHUFB       Z6, Z9, Z6
-	VPDPBUSD      128(R9), Z6, Z4
-	VMOVDQU32     72(R8), Z7
-	VPANDD        Z8, Z7, Z5
-	VPSRLW        $0x04, Z7, Z6
-	VPANDD        Z8, Z6, Z6
-	VPSHUFB       Z5, Z9, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPSHUFB       Z6, Z9, Z6
-	VPDPBUSD      192(R9), Z6, Z4
-	VPADDD        Z4, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     8(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     72(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
 	VPMOVZXBD     (R8), Y2
 	VPSLLD        $0x17, Y2, Y2
 	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
@@ -27745,8 +30492,8 @@ TEXT ·farMXFP4VNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z8
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z9
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z11
 
 row:
 	MOVQ   CX, R8
@@ -27759,27 +30506,28 @@ super:
 	PREFETCHT1    8192(R8)
 	PREFETCHT1    8256(R8)
 	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
 	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y4, Y4, Y4
-	VMOVDQU32     8(R8), Z7
-	VPANDD        Z8, Z7, Z5
-	VPSRLW        $0x04, Z7, Z6
-	VPANDD        Z8, Z6, Z6
-	VPSHUFB       Z5, Z9, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPSHUFB       Z6, Z9, Z6
-	VPDPBUSD      128(R9), Z6, Z4
-	VMOVDQU32     72(R8), Z7
-	VPANDD        Z8, Z7, Z5
-	VPSRLW        $0x04, Z7, Z6
-	VPANDD        Z8, Z6, Z6
-	VPSHUFB       Z5, Z9, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPSHUFB       Z6, Z9, Z6
-	VPDPBUSD      192(R9), Z6, Z4
-	VPADDD        Z4, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     8(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      128(R9), Z7, Z5
+	VMOVDQU32     72(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPSHUFB       Z6, Z11, Z6
+	VPDPBUSD      64(R9), Z6, Z1
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPSHUFB       Z7, Z11, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
 	VPMOVZXBD     (R8), Y2
 	VPSLLD        $0x17, Y2, Y2
 	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
@@ -30070,6 +32818,7 @@ super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
 	PREFETCHT1   128(DI)(SI*1)
+	PREFETCHT1   192(DI)(SI*1)
 	VPMOVZXBW    (CX)(SI*1), X3
 	VPSLLW       $0x07, X3, X3
 	VCVTPH2PS    X3, Y3
@@ -30084,6 +32833,7 @@ super:
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
 	PREFETCHT1   128(R8)(SI*1)
+	PREFETCHT1   192(R8)(SI*1)
 	VPMOVZXBW    (DX)(SI*1), X3
 	VPSLLW       $0x07, X3, X3
 	VCVTPH2PS    X3, Y3
@@ -30138,6 +32888,65 @@ super:
 	VZEROUPPER
 	RET
 
+// func farQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ10VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask03<>+0(SB), Z10
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VMOVDQU32     288(R9), Y1
+	VPSRAD        $0x03, Y1, Y1
+	VPXORD        Y5, Y5, Y5
+	VMOVDQU32     16(R8), Z8
+	VPANDD        Z10, Z8, Z6
+	VPDPBUSD      (R9), Z6, Z1
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z8, Z6
+	VPANDD        Z10, Z6, Z6
+	VPDPBUSD      128(R9), Z6, Z5
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z10, Z7, Z7
+	VPDPBUSD      192(R9), Z7, Z5
+	VPADDD        Z5, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000050, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ10(SB), NOSPLIT, $0-48
@@ -30154,10 +32963,12 @@ TEXT ·expandPairQ10(SB), NOSPLIT, $0-48
 super:
 	PREFETCHT1   (DI)(SI*1)
 	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
 	VCVTPH2PS    (CX)(SI*1), Y3
 	VMOVUPS      Y3, (AX)
 	PREFETCHT1   (R8)(SI*1)
 	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
 	VCVTPH2PS    (DX)(SI*1), Y3
 	VMOVUPS      Y3, 32(AX)
 	VMOVDQU32    16(CX)(SI*1), Y3

@@ -85,11 +85,20 @@ func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ40AVX2 writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ40AVX2(dst *byte, w *byte, n uintptr)
 
+// farQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandQ41AVX2 writes n superblocks of a packed Q4_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 
+// farQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandQ50AVX2 writes n superblocks of a packed Q5_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ50AVX2(dst *byte, w *byte, n uintptr)
+
+// farQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandQ51AVX2 writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ51AVX2(dst *byte, w *byte, n uintptr)
@@ -115,8 +124,14 @@ func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ80AVX2 writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80AVX2(dst *byte, w *byte, n uintptr)
 
+// farQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandQ2KAVX2 writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
+
+// farQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandQ3KAVX2 writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
@@ -178,29 +193,56 @@ func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ6KAVX2 writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
 
+// farIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandIQ2XXSAVX2 writes n superblocks of a packed IQ2_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XXSAVX2(dst *byte, w *byte, n uintptr)
+
+// farIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandIQ2XSAVX2 writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
 
+// farIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandIQ3XXSAVX2 writes n superblocks of a packed IQ3_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
+
+// farIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandIQ1SAVX2 writes n superblocks of a packed IQ1_S row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
 
+// farIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandIQ4NLAVX2 writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
+
+// farIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandIQ3SAVX2 writes n superblocks of a packed IQ3_S row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
 
+// farIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandIQ4XSAVX2 writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 
+// farIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandIQ1MAVX2 writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
+
+// farTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandTQ10AVX2 writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
@@ -228,6 +270,9 @@ func expandMXFP4AVX2(dst *byte, w *byte, n uintptr)
 
 // expandNVFP4AVX2 writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
+
+// farQ10AVX2 computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandQ10AVX2 writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ10AVX2(dst *byte, w *byte, n uintptr)
@@ -268,13 +313,22 @@ func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// farQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
+// farQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
@@ -319,9 +373,15 @@ func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
+// farQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
@@ -430,21 +490,36 @@ func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
 
+// farIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
+// farIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
+// farIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
@@ -453,9 +528,15 @@ func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon uintp
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
 
+// farIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairIQ4XS writes n superblocks of two packed rows of IQ4_XS as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
@@ -464,9 +545,15 @@ func expandPairIQ4XS(dst *byte, first *byte, second *byte, n uintptr, soon uintp
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 
+// farIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
@@ -511,6 +598,9 @@ func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+
+// farQ10VNNI computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and prefetches those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.

@@ -23,7 +23,7 @@ func TestPortable(t *testing.T) {
 		}
 	}
 	bin := filepath.Join(t.TempDir(), "kernel.test")
-	build := exec.Command("go", "test", "-c", "-o", bin, ".")
+	build := exec.Command("go", "test", "-c", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", bin, ".") // shares what scripts/cross.sh compiles
 	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -233,7 +233,7 @@ func (f *features) chain(d *Physical) {
 func (f *features) workgroup() []*vk.Bool32 {
 	return []*vk.Bool32{
 		&f.mat2.CooperativeMatrixWorkgroupScope, &f.mat2.CooperativeMatrixFlexibleDimensions, &f.mat2.CooperativeMatrixPerElementOperations,
-		&f.mat2.CooperativeMatrixTensorAddressing,
+		&f.mat2.CooperativeMatrixTensorAddressing, &f.mat2.CooperativeMatrixReductions, &f.mat2.CooperativeMatrixConversions,
 		&f.main.Maintenance4, // the workgroup's size is a constant of the pipeline
 	}
 }

@@ -27,8 +27,6 @@ layout(constant_id = 10) const uint N = 16;
 layout(constant_id = 11) const uint K = 16;
 layout(constant_id = 12) const uint DEEP = 1; // matrices of a strip, one below the other
 
-const bool SINKS = (HAS & 1) != 0, SLOPES = (HAS & 2) != 0, LATER = (HAS & 4) != 0;
-const bool WHOLE = (HAS & 8) != 0; // a workgroup goes through all chunks; else they are shared
 const bool SKIPS = (HAS & 16) != 0; // a subgroup may wait for itself while others do something else
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
@@ -39,36 +37,14 @@ layout(set = 0, binding = 2, std430) readonly buffer VQuads { uvec4 valueQuads[]
 layout(set = 0, binding = 2, std430) readonly buffer ValueScales { uint16_t valueScales[]; };
 layout(set = 0, binding = 3, std430) buffer Out { vec4 result[]; };
 
-layout(set = 0, binding = 5, std430) readonly buffer Sinks { float sinks[]; };  // [heads]
-layout(set = 0, binding = 6, std430) readonly buffer Slopes { float falls[]; }; // [heads]
-layout(set = 0, binding = 7, std430) writeonly buffer Splits { float splits[]; }; // [tokens, heads, chunks, DIM + 2]
-
-layout(push_constant) uniform Push {
-	uint tokens;    // those behind it take no part
-	uint heads;     // of q
-	uint kvHeads;
-	float scale;
-	uint room, outs;
-	uint window;   // positions that a token sees; 0: all
-	float softCap; // 0: none
-	uint near;     // 1: the layer is one of those with windows; else 0
-	uint first;    // token
-	uint chunks;   // at most
-} push;
-#define PARAMS 4
-#define ROWS push.room
-#define OUT push.outs
-#include "params.glsl"
-#include "seen.glsl"
-
 #define Left fcoopmatNV<16, gl_ScopeSubgroup, M, K>
 #define Right fcoopmatNV<16, gl_ScopeSubgroup, K, N>
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, M, N>
 
-const uint CHUNK = 512, PAGE = 64;
-const uint LOCAL = gl_WorkGroupSize.x, SUBGROUPS = LOCAL / SUBGROUP;
+const uint SUBGROUPS = gl_WorkGroupSize.x / SUBGROUP;
 const uint STRIP = M * DEEP, TILE = SUBGROUPS * STRIP; // rows
-const uint TOKENS = TILE / HEADS;
+#include "attentionrows.glsl"
+
 const uint PARTS = M * N / SUBGROUP; // components of a matrix of sums that a lane has
 
 // Elements are padded with zeros to whole matrices.
@@ -80,26 +56,11 @@ const uint VALUES_AT = POSITIONS * KEY_PITCH;
 
 shared uvec4 tile_[VALUES_AT + POSITIONS * VALUE_PITCH]; // keys and values
 shared uvec4 strips[SUBGROUPS * STRIP * PITCH];
-shared int starts[TILE], limits[TILE]; // the first and the last position that a row sees; 0, -1 where it takes no part
-shared float factors[TILE];            // of a row's sums; of its scores
-shared float olds[TILE];               // by what sums so far are multiplied
-shared vec4 merges[TILE];              // by what the result so far and a chunk's sums are, and in the end the sum
-shared int begin_, end_;
-shared uint runEnd;
+shared float olds[TILE]; // by what sums so far are multiplied
 
-uint id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+uint lane = gl_SubgroupInvocationID;
 uint strip = gl_SubgroupID * STRIP; // its first row
 uint base = gl_SubgroupID * STRIP * PITCH;
-uint kvHead, firstHead, firstToken;
-
-uint tokenOf(uint row) { return firstToken + row / HEADS; }
-uint headOf(uint row) { return firstHead + row % HEADS; }
-bool exists(uint row) { return row / HEADS < TOKENS && tokenOf(row) < push.tokens && headOf(row) < (kvHead + 1) * (push.heads / push.kvHeads); }
-
-// splitAt is where the part of a row and chunk lies that combine.comp takes.
-uint splitAt(uint row, uint chunk) {
-	return (((tokenOf(row) - push.first) * push.heads + headOf(row)) * push.chunks + chunk) * (DIM + 2);
-}
 
 // Rows of a strip that a lane has, and lanes that share a row.
 const uint LANES = SUBGROUP > STRIP ? SUBGROUP / STRIP : 1, EACH = STRIP > SUBGROUP ? STRIP / SUBGROUP : 1;
@@ -117,11 +78,6 @@ float total(float v) {
 		v += subgroupShuffleXor(v, by);
 	return v;
 }
-
-const float NOTHING = -3.4e38; // less than any score
-
-// Exponentials are multiplied by this before they become halves, so that these hold smaller ones.
-const float RAISED = 32768;
 
 uint halves2(float a, float b) { return packFloat2x16(f16vec2(a, b)); }
 
@@ -168,8 +124,6 @@ uvec4 value8(uint at, uint slot, uint g) {
 		return bytes8(valuePairs[row / 2 + g], scale);
 	return nibbles8(valuePairs[row / 2 + g / 4 * 2 + g % 2] >> g % 4 / 2 * 4, scale);
 }
-
-uint blockOf(uint seq, int position) { return page(seq, uint(position) / PAGE, push.near) * push.kvHeads + kvHead; }
 
 // What an invocation stages of a tile: eight elements of four positions' keys, and of values.
 const uint KEY_UNITS = POSITIONS / 4 * (KEYS / 8), VALUE_UNITS = POSITIONS * (VALUES / 8);
@@ -311,22 +265,8 @@ void measure(uint chunk) {
 		uint row = strip + rowOf(i);
 		if (lane >= STRIP)
 			continue;
-		merges[row] = vec4(0, 0, 1, 0);
-		if (limits[row] < int(chunk * CHUNK) || starts[row] >= int((chunk + 1) * CHUNK))
-			continue;
-		Part part = Part(tops[i], totals[i] / RAISED);
-		if (!WHOLE) {
-			uint at = splitAt(row, chunk);
-			splits[at] = part.top;
-			splits[at + 1] = part.sum;
-			merges[row].y = 1;
-			continue;
-		}
 		Part whole = Part(wholeTops[i], wholeSums[i]);
-		bool last = uint(limits[row]) / CHUNK == chunk;
-		merges[row].xy = merge(whole, part, uint(starts[row]) / CHUNK == chunk);
-		if (last)
-			merges[row].zw = vec2(SINKS ? withSink(whole, sinks[headOf(row)]) : whole.sum, 1);
+		merges[row] = settle(row, chunk, Part(tops[i], totals[i] / RAISED), whole);
 		wholeTops[i] = whole.top;
 		wholeSums[i] = whole.sum;
 	}
@@ -359,46 +299,8 @@ void put(uint chunk, uint from) {
 	}
 }
 
-// range finds out what tokens from…end of the tile, which are of one sequence, see.
-void range(uint from, uint end) {
-	barrier();
-	if (id == 0) {
-		begin_ = 0x7fffffff;
-		end_ = -1;
-	}
-	barrier();
-	for (uint row = id; row < TILE; row += LOCAL) {
-		uint t = row / HEADS;
-		bool takesPart = exists(row) && !padding(tokenOf(row)) && t >= from && t < end;
-		starts[row] = takesPart ? firstSeen(tokenOf(row), push.window, LATER) : 0;
-		limits[row] = takesPart ? lastSeen(tokenOf(row), push.window, LATER) : -1;
-		if (takesPart) {
-			atomicMin(begin_, starts[row]);
-			atomicMax(end_, limits[row]);
-		}
-	}
-	barrier();
-}
-
-// run returns the end of the tokens from t on that are of one sequence.
-uint run(uint t, uint tokens) {
-	barrier();
-	if (id == 0)
-		runEnd = tokens;
-	barrier();
-	uint seq = sequence(firstToken + t);
-	for (uint other = t + id; other < tokens; other += LOCAL)
-		if (sequence(firstToken + other) != seq)
-			atomicMin(runEnd, other);
-	barrier();
-	return runEnd;
-}
-
 void main() {
-	uint group = push.heads / push.kvHeads, tiles = (group + HEADS - 1) / HEADS;
-	kvHead = gl_WorkGroupID.y / tiles;
-	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
-	firstToken = push.first + (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * TOKENS; // the latest, which see most, first
+	place();
 	uint tokens = min(TOKENS, push.tokens - firstToken);
 
 	// A component of a matrix of sums is of this row.

@@ -2,8 +2,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// Up to three operations on rows [rows, cols], each on what the one before gave, in one dispatch: sums with other rows, norms, products with numbers or with
-// the activation of other rows.
+// Up to four operations on rows [rows, cols], each on what the one before gave, in one dispatch: sums with other rows or vectors, norms, products with
+// numbers, vectors or the activation of other rows.
 // A workgroup has a row, and keeps it in registers. With PACK the last result is written in eight bits besides.
 
 #define PACKED 10
@@ -16,38 +16,39 @@
 layout(constant_id = 2) const uint QUADS = 1; // four elements each, of an invocation
 layout(constant_id = 3) const uint STEPS = 0; // four bits for each operation, the first in the lowest
 layout(constant_id = 4) const bool PACK = false; // cols is a multiple of 32
-const uint ADD = 1, RMS = 2, LAYER = 3, SCALE = 4, MULTIPLY = 5, GATE = 6; // chain.go has them, too
-const uint MOST = 3;
+const uint ADD = 1, RMS = 2, LAYER = 3, SCALE = 4, MULTIPLY = 5, GATE = 6, SHIFT = 7; // chain.go has them, too
+const uint MOST = 4;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
-// Of each operation its result, its operand (rows of an ADD or a GATE, or weights [cols]) and the bias of a LAYER.
+// Of each operation its result, and its operand: rows of an ADD or a GATE, or a vector [cols], of a MULTIPLY [rows in turn, cols].
 layout(set = 0, binding = 1, std430) writeonly buffer Result0 { vec4 result0[]; };
 layout(set = 0, binding = 2, std430) readonly buffer Operand0 { vec4 operand0[]; };
-layout(set = 0, binding = 3, std430) readonly buffer Bias0 { vec4 bias0[]; };
-layout(set = 0, binding = 4, std430) writeonly buffer Result1 { vec4 result1[]; };
-layout(set = 0, binding = 5, std430) readonly buffer Operand1 { vec4 operand1[]; };
-layout(set = 0, binding = 6, std430) readonly buffer Bias1 { vec4 bias1[]; };
-layout(set = 0, binding = 7, std430) writeonly buffer Result2 { vec4 result2[]; };
-layout(set = 0, binding = 8, std430) readonly buffer Operand2 { vec4 operand2[]; };
-layout(set = 0, binding = 9, std430) readonly buffer Bias2 { vec4 bias2[]; };
+layout(set = 0, binding = 3, std430) writeonly buffer Result1 { vec4 result1[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Operand1 { vec4 operand1[]; };
+layout(set = 0, binding = 5, std430) writeonly buffer Result2 { vec4 result2[]; };
+layout(set = 0, binding = 6, std430) readonly buffer Operand2 { vec4 operand2[]; };
+layout(set = 0, binding = 7, std430) writeonly buffer Result3 { vec4 result3[]; };
+layout(set = 0, binding = 8, std430) readonly buffer Operand3 { vec4 operand3[]; };
+layout(set = 0, binding = 9, std430) readonly buffer Bias { vec4 biases[]; }; // of a LAYER
 
 layout(push_constant) uniform Push {
 	uint rows, quads; // of a row
 	uint scales;
 	uint biased;      // a bit for each operation
-	float number[3];  // of each: a norm's eps, the factor of a SCALE, the bits of a GATE's compute.Nonlinearity
+	float number[4];  // of each: a norm's eps, the factor of a SCALE, the bits of a GATE's compute.Nonlinearity and of the rows of a MULTIPLY's operand
 } push;
 
 uint kindOf(uint i) { return bitfieldExtract(STEPS, int(4 * i), 4); }
-vec4 operandOf(uint i, uint at) { return i == 0 ? operand0[at] : i == 1 ? operand1[at] : operand2[at]; }
-vec4 biasOf(uint i, uint at) { return i == 0 ? bias0[at] : i == 1 ? bias1[at] : bias2[at]; }
+vec4 operandOf(uint i, uint at) { return i == 0 ? operand0[at] : i == 1 ? operand1[at] : i == 2 ? operand2[at] : operand3[at]; }
 void keep(uint i, uint at, vec4 v) {
 	if (i == 0)
 		result0[at] = v;
 	else if (i == 1)
 		result1[at] = v;
-	else
+	else if (i == 2)
 		result2[at] = v;
+	else
+		result3[at] = v;
 }
 
 // gated is act(gate)·v.
@@ -94,7 +95,7 @@ void main() {
 	uint id = gl_LocalInvocationID.x;
 	for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
 		uint first = row * push.quads;
-		vec4 v[QUADS], operand[MOST * QUADS], bias[MOST * QUADS]; // all are loaded before anything waits
+		vec4 v[QUADS], operand[MOST * QUADS], bias[QUADS]; // all are loaded before anything waits
 		bool here[QUADS];
 		[[unroll]] for (uint q = 0; q < QUADS; q++) {
 			uint at = id + q * gl_WorkGroupSize.x;
@@ -102,13 +103,13 @@ void main() {
 			at = here[q] ? at : 0;
 			v[q] = here[q] ? x[first + at] : vec4(0);
 			[[unroll]] for (uint i = 0; i < MOST; i++) {
-				uint kind = kindOf(i);
+				uint kind = kindOf(i), from = kind == ADD || kind == GATE ? first : kind == MULTIPLY ? row % floatBitsToUint(push.number[i]) * push.quads : 0;
 				if (kind != 0 && kind != SCALE)
-					operand[i * QUADS + q] = operandOf(i, kind == ADD || kind == GATE ? first + at : at);
-				bias[i * QUADS + q] = vec4(0);
-				if (kind == LAYER && bitfieldExtract(push.biased, int(i), 1) != 0)
-					bias[i * QUADS + q] = biasOf(i, at);
+					operand[i * QUADS + q] = operandOf(i, from + at);
 			}
+			bias[q] = vec4(0);
+			if (push.biased != 0)
+				bias[q] = biases[at];
 		}
 		vec4 packed[QUADS]; // what is packed, with scales that are multiplied: so block.glsl can begin an RMSNorm before the root is known
 		float factor = 1;
@@ -140,6 +141,8 @@ void main() {
 					y = v[q] * push.number[i];
 				else if (kind == MULTIPLY)
 					y = v[q] * o;
+				else if (kind == SHIFT)
+					y = v[q] + o;
 				else if (kind == GATE)
 					y = gated(floatBitsToUint(push.number[i]), o, v[q]);
 				else if (kind == RMS) {
@@ -149,7 +152,7 @@ void main() {
 				} else {
 					y = (v[q] - mean) / root * o;
 					if (bitfieldExtract(push.biased, int(i), 1) != 0)
-						y += bias[i * QUADS + q];
+						y += bias[q];
 				}
 				v[q] = here[q] ? y : vec4(0); // the mean of a LAYER is of all invocations
 				if (kind != RMS)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -8,12 +8,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// llama4Tower is Llama 4's: a vision transformer with learned positions and rotations, and blocks of patches that become
+// llama4 is Llama 4's: a vision transformer with learned positions and rotations, and blocks of patches that become
 // rows. A picture is cut into tiles, which a small one of the whole follows.
 //
 // Source: transformers' Llama4VisionModel, and its image processor and processor for tiles and the tokens between them.
-type llama4Tower struct {
-	tiledTower
+type llama4 struct {
+	tiled
 	largest int        // tiles of a picture
 	merge   multilayer // reads a block's patches, one after another
 	out     nn.Linear  // [textWidth, mm.model.mlp.2's rows] of their activation
@@ -22,10 +22,10 @@ type llama4Tower struct {
 // llama4Tiles is the largest number of tiles of a picture, which files do not say.
 const llama4Tiles = 16
 
-func newLlama4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
+func newLlama4(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
 	t.geluErf()
-	m := &llama4Tower{tiledTower: bindTiled(k, b, t, false, vitSpec{bias: nn.Optional, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})}
+	m := &llama4{tiled: bindTiled(k, b, t, false, vitSpec{bias: nn.Optional, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})}
 	m.largest = m.most(llama4Tiles, limits)
 	hidden, given := b.Rows("mm.model.mlp.1.weight"), b.Rows("mm.model.mlp.2.weight")
 	m.merge = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.2", t.width*m.side*m.side, hidden, given, compute.GELUErf, nn.NoBias)
@@ -33,7 +33,7 @@ func newLlama4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *llama4Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *llama4) Show(of *picture.Image) ([]Part, error) {
 	columns, rows := m.canvas(of)
 	w, h := m.inside(of, columns, rows)
 	all := tiles(of.Resize(w, h, picture.Bilinear).Crop(0, 0, columns*m.image, rows*m.image), m.image)
@@ -53,7 +53,7 @@ func (m *llama4Tower) Show(of *picture.Image) ([]Part, error) {
 
 // placed returns the view of a tile. Heads are rotated by columns, then by rows, which are counted from 1; the class
 // token is not rotated.
-func (m *llama4Tower) placed(tile *picture.Image) *View {
+func (m *llama4) placed(tile *picture.Image) *View {
 	v := m.tile(tile)
 	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0]
 	for _, axis := range v.Axes {
@@ -66,7 +66,7 @@ func (m *llama4Tower) placed(tile *picture.Image) *View {
 
 // canvas returns the grid of tiles for a picture: the one to which it has to grow least, or else shrink least, and the
 // smallest of equal ones.
-func (m *llama4Tower) canvas(of *picture.Image) (columns, rows int) {
+func (m *llama4) canvas(of *picture.Image) (columns, rows int) {
 	var best float64
 	for n := 1; n <= m.largest; n++ {
 		for r := 1; r <= n; r++ {
@@ -83,7 +83,7 @@ func (m *llama4Tower) canvas(of *picture.Image) (columns, rows int) {
 }
 
 // inside returns the size to which a picture comes on its canvas. It keeps its aspect, and grows to a tile at most.
-func (m *llama4Tower) inside(of *picture.Image, columns, rows int) (width, height int) {
+func (m *llama4) inside(of *picture.Image, columns, rows int) (width, height int) {
 	w, h := float64(of.Width), float64(of.Height)
 	wide, high := min(max(of.Width, m.image), columns*m.image), min(max(of.Height, m.image), rows*m.image)
 	across, down := float64(wide)/w, float64(high)/h
@@ -93,7 +93,7 @@ func (m *llama4Tower) inside(of *picture.Image, columns, rows int) (width, heigh
 	return max(1, min(int(math.Floor(w*down)), wide)), high
 }
 
-func (m *llama4Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *llama4) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x := m.merge.forward(p, m.blocksOf(p), m.side*m.side)
 	p.Activate(x, compute.Tensor{}, compute.Activation{Kind: compute.GELUErf})
 	return p.Linear(x, &m.out)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// qwen3Tower is the tower of Qwen3-VL and Qwen3.5: a vision transformer with learned positions and rotations. Each
+// qwen3 is the tower of Qwen3-VL and Qwen3.5: a vision transformer with learned positions and rotations. Each
 // block of patches becomes a row. The text model adds rows of earlier layers in its first layers.
 //
 // Sources: Bai et al. 2025, Qwen3-VL Technical Report; Meng et al. 2024, DeepStack.
-type qwen3Tower struct {
+type qwen3 struct {
 	vit
 	sizing
 	side      int // side of a block, in patches
@@ -27,9 +27,9 @@ type deepStack struct {
 	out  multilayer
 }
 
-func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
-	m := &qwen3Tower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
+func newQwen3(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
+	m := &qwen3{side: k.Count(".spatial_merge_size", 2, maxPatch)}
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, AlignCorners: true})
@@ -46,19 +46,19 @@ func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *qwen3Tower) Sizes() TowerSizes {
+func (m *qwen3) Sizes() Sizes {
 	width := m.textWidth
 	for _, d := range m.deep {
 		if d.norm.Bound() {
 			width += m.textWidth
 		}
 	}
-	s := m.sizes(&m.towerKeys, width)
+	s := m.sizes(&m.keys, width)
 	s.Axes = true
 	return s
 }
 
-func (m *qwen3Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *qwen3) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
 	v := m.view(of.Resize(width, height, picture.Bicubic), m.side, m.positions.at(width/m.patch, height/m.patch))
 	v.Across, v.Down = width/m.unit, height/m.unit
@@ -66,7 +66,7 @@ func (m *qwen3Tower) Show(of *picture.Image) ([]Part, error) {
 }
 
 // Forward returns rows, each followed by the rows that layers of the text model add.
-func (m *qwen3Tower) Forward(p *nn.Pass, v *View) compute.Tensor {
+func (m *qwen3) Forward(p *nn.Pass, v *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.embed(p, true)
 	all := merged(p, compute.Tensor{Rows: v.Rows}, m.Sizes().Width, n)

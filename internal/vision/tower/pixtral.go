@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// pixtralTower is the tower of Pixtral and of Mistral's models since Small 3.1: a vision transformer with rotations. Each
+// pixtral is the tower of Pixtral and of Mistral's models since Small 3.1: a vision transformer with rotations. Each
 // block of patches becomes a row, and a further row separates lines.
 //
 // Source: Agrawal et al. 2024, Pixtral 12B.
-type pixtralTower struct {
+type pixtral struct {
 	vit
 	sizing
 	side   int       // side of a block, in patches
@@ -22,10 +22,10 @@ type pixtralTower struct {
 	line   []float32 // [textWidth] the row after each line but the last
 }
 
-func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
+func newPixtral(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
 	t.geluErf()
-	m := &pixtralTower{side: k.Count(".spatial_merge_size", 1, maxPatch)}
+	m := &pixtral{side: k.Count(".spatial_merge_size", 1, maxPatch)}
 	unit := t.patch * m.side
 	longest := (t.image + unit - 1) / unit // rows
 	m.sizing = sizing{unit: unit, least: 1, most: longest * longest * unit * unit}
@@ -41,15 +41,15 @@ func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *pixtralTower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *pixtral) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Rows = 2 * s.Rows // with those between lines
 	return s
 }
 
 // size returns the size to which a picture comes: no side is longer than the longest, and sides are rounded up. Only a
 // user's bounds on rows change it further.
-func (m *pixtralTower) size(of *picture.Image) (width, height int) {
+func (m *pixtral) size(of *picture.Image) (width, height int) {
 	w, h := of.Width, of.Height
 	if ratio := float64(max(w, h)) / float64(m.image); ratio > 1 {
 		w, h = max(1, int(math.Floor(float64(w)/ratio))), max(1, int(math.Floor(float64(h)/ratio)))
@@ -61,7 +61,7 @@ func (m *pixtralTower) size(of *picture.Image) (width, height int) {
 	return w, h
 }
 
-func (m *pixtralTower) Show(of *picture.Image) ([]Part, error) {
+func (m *pixtral) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.size(of)
 	v := m.view(of.Resize(width, height, picture.Bicubic), m.side, nil)
 	across := width / m.unit
@@ -76,7 +76,7 @@ func (m *pixtralTower) Show(of *picture.Image) ([]Part, error) {
 	return []Part{{View: v}, {Text: "[IMG_END]"}}, nil
 }
 
-func (m *pixtralTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *pixtral) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x, n := m.encode(p, m.embed(p, false)), m.side*m.side
 	if n > 1 {
 		p.Normalize(x, m.norm)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// gemma4Tower is Gemma 4's: a vision transformer with positions of columns and of rows, learned ones and rotations, and
+// gemma4 is Gemma 4's: a vision transformer with positions of columns and of rows, learned ones and rotations, and
 // the average of each block of patches, which is standardised and goes through a linear layer.
 //
 // Source: transformers' Gemma4VisionModel and Gemma4MultimodalEmbedder.
-type gemma4Tower struct {
+type gemma4 struct {
 	vit
 	sizing
 	side         int // side of a block, in patches
@@ -31,15 +31,15 @@ const (
 	gemma4Most  = 1120
 )
 
-func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
+func newGemma4(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
 	if t.act.Kind == compute.GELUQuick { // files do not say it
 		t.act.Kind = compute.GELU
 	}
 	for i, mean := range t.mean { // the tower reads numbers from -1 to 1
 		t.mean[i], t.std[i] = mean+t.std[i]/2, t.std[i]/2
 	}
-	m := &gemma4Tower{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.textWidth != 1536 && t.textWidth != 2560}
+	m := &gemma4{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.textWidth != 1536 && t.textWidth != 2560}
 	m.sizing = readSizing(k, &t, t.patch*m.side, gemma4Least, gemma4Most, limits)
 	if m.mutual {
 		m.inStep(limits)
@@ -60,7 +60,7 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 
 // adjust gives a layer what other towers do not have: the first half of each head is rotated by a patch's column, the
 // second by its row; values are normed, and scores are not scaled; linear layers have ranges if the file has some.
-func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
+func (m *gemma4) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	half := m.heads.Key / 2
 	turn := func(first int, axis uint8) *compute.Rope {
 		rope, err := nn.RopeSpec{Style: compute.Halves, First: first, Dims: half, Base: 100}.Rope(nil)
@@ -85,13 +85,13 @@ func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	}
 }
 
-func (m *gemma4Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *gemma4) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Mutual = m.mutual
 	return s
 }
 
-func (m *gemma4Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *gemma4) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
 	positions, err := m.places.at(width/m.patch, height/m.patch)
 	if err != nil {
@@ -104,7 +104,7 @@ func (m *gemma4Tower) Show(of *picture.Image) ([]Part, error) {
 
 func gemma4Parts(v *View) []Part { return []Part{{Text: "<|image>"}, {View: v}, {Text: "<image|>"}} }
 
-func (m *gemma4Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *gemma4) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x := averaged(p, m.encode(p, m.embed(p, true)), m.side*m.side)
 	p.Scale(x, float32(math.Sqrt(float64(m.width))))
 	p.ShiftBy(x, m.shift)
@@ -150,12 +150,12 @@ func (g *gemma4Places) at(wide, high int) ([]float32, error) {
 	return at, nil
 }
 
-// gemma4UnifiedTower is the tower of a Gemma 4 that reads patches itself. It has no layers. A patch has the size of the
+// gemma4Unified is the tower of a Gemma 4 that reads patches itself. It has no layers. A patch has the size of the
 // other tower's blocks and becomes a row.
 //
 // Source: transformers' Gemma4UnifiedVisionEmbedder.
-type gemma4UnifiedTower struct {
-	towerKeys
+type gemma4Unified struct {
+	keys
 	sizing
 	pixelNorm nn.Norm // norm of a patch
 	patches   nn.Linear
@@ -166,15 +166,15 @@ type gemma4UnifiedTower struct {
 	out       nn.Linear
 }
 
-func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
+func newGemma4Unified(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
 	side := k.Count(".projector.scale_factor", 3, maxPatch)
 	if t.patch *= side; t.patch > maxPatch {
 		k.Fail("patches of %d pixels are too large", t.patch)
 		t.patch = 1
 	}
 	const eps = 1e-5 // files do not say it
-	m := &gemma4UnifiedTower{towerKeys: t, sizing: readSizing(k, &t, t.patch, gemma4Least, gemma4Most, limits)}
+	m := &gemma4Unified{keys: t, sizing: readSizing(k, &t, t.patch, gemma4Least, gemma4Most, limits)}
 	m.inStep(limits)
 	v := b.Under("v.")
 	m.pixelNorm = v.LayerNorm("patch_norm.1", t.pixels(), eps, nn.HasBias)
@@ -187,13 +187,13 @@ func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *gemma4UnifiedTower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *gemma4Unified) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Mutual = true
 	return s
 }
 
-func (m *gemma4UnifiedTower) Show(of *picture.Image) ([]Part, error) {
+func (m *gemma4Unified) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
 	positions, err := m.places.at(width/m.patch, height/m.patch)
 	if err != nil {
@@ -204,7 +204,7 @@ func (m *gemma4UnifiedTower) Show(of *picture.Image) ([]Part, error) {
 	return gemma4Parts(v), nil
 }
 
-func (m *gemma4UnifiedTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *gemma4Unified) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	pixels := p.Tokens(m.pixels())
 	p.Insert(pixels, 0)
 	p.Normalize(pixels, m.pixelNorm)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -6,11 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// glm4VTower is the tower of GLM-4.1V and later: a vision transformer with rotations and usually learned positions, and
+// glm4V is the tower of GLM-4.1V and later: a vision transformer with rotations and usually learned positions, and
 // a convolution that merges blocks of patches.
 //
 // Source: GLM-V Team 2025, GLM-4.1V-Thinking and GLM-4.5V.
-type glm4VTower struct {
+type glm4V struct {
 	vit
 	sizing
 	side      int           // side of a block, in patches
@@ -23,9 +23,9 @@ type glm4VTower struct {
 	down      nn.Linear     // [textWidth, hidden]
 }
 
-func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
-	m := &glm4VTower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
+func newGLM4V(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
+	m := &glm4V{side: k.Count(".spatial_merge_size", 2, maxPatch)}
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true, bias: nn.Optional, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.embedNorm = b.RMSNorm("v.norm_embd", t.width, t.eps)
@@ -42,14 +42,14 @@ func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *glm4VTower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *glm4V) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Axes = true
 	return s
 }
 
 // size returns the size to which a picture comes: one with a side of less than a unit has first that side grow to it.
-func (m *glm4VTower) size(of *picture.Image) (width, height int) {
+func (m *glm4V) size(of *picture.Image) (width, height int) {
 	if least := min(of.Width, of.Height); least < m.unit {
 		grow := float64(m.unit) / float64(least)
 		of = &picture.Image{Width: int(float64(of.Width) * grow), Height: int(float64(of.Height) * grow)}
@@ -57,7 +57,7 @@ func (m *glm4VTower) size(of *picture.Image) (width, height int) {
 	return m.sizing.of(of)
 }
 
-func (m *glm4VTower) Show(of *picture.Image) ([]Part, error) {
+func (m *glm4V) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.size(of)
 	var positions []float32
 	if m.positions != nil {
@@ -68,7 +68,7 @@ func (m *glm4VTower) Show(of *picture.Image) ([]Part, error) {
 	return []Part{{Text: "<|begin_of_image|>"}, {View: v}, {Text: "<|end_of_image|>"}}, nil
 }
 
-func (m *glm4VTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *glm4V) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x, n := m.embed(p, false), m.side*m.side
 	p.Normalize(x, m.embedNorm)
 	if m.positions != nil {

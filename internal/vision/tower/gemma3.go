@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -6,10 +6,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// gemma3Tower is Gemma 3's: SigLIP, the average of each block of patches, and a linear layer.
+// gemma3 is Gemma 3's: SigLIP, the average of each block of patches, and a linear layer.
 //
 // Sources: Zhai et al. 2023, Sigmoid Loss for Language Image Pre-Training; Gemma Team 2025, Gemma 3 Technical Report.
-type gemma3Tower struct {
+type gemma3 struct {
 	vit
 	positions []float32 // [n, width] of the patches, row after row
 	side      int       // side of a block, in patches
@@ -17,9 +17,9 @@ type gemma3Tower struct {
 	out       nn.Linear // [textWidth, width]
 }
 
-func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
-	t := readTower(k)
-	m := &gemma3Tower{side: k.Count(".projector.scale_factor", 4, maxPatch)}
+func newGemma3(k *nn.Keys, b *nn.Binder, _ Limits) Program {
+	t := readKeys(k)
+	m := &gemma3{side: k.Count(".projector.scale_factor", 4, maxPatch)}
 	if t.image%(t.patch*m.side) != 0 {
 		k.Fail("pictures of %d pixels are not blocks of %d patches of %d", t.image, m.side, t.patch)
 	}
@@ -33,19 +33,19 @@ func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
 	return m
 }
 
-func (m *gemma3Tower) Sizes() TowerSizes {
+func (m *gemma3) Sizes() Sizes {
 	n := m.image / m.patch
-	return TowerSizes{Width: m.textWidth, Patches: n * n, Rows: n * n / (m.side * m.side), Mutual: true}
+	return Sizes{Width: m.textWidth, Patches: n * n, Rows: n * n / (m.side * m.side), Mutual: true}
 }
 
 // Show stretches every picture to the same square.
-func (m *gemma3Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *gemma3) Show(of *picture.Image) ([]Part, error) {
 	v := m.view(of.Resize(m.image, m.image, picture.Bilinear), m.side, m.positions)
 	v.Mutual = true
 	return []Part{{Text: "\n\n<start_of_image>"}, {View: v}, {Text: "<end_of_image>\n\n"}}, nil
 }
 
-func (m *gemma3Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *gemma3) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x := averaged(p, m.encode(p, m.embed(p, true)), m.side*m.side)
 	p.Normalize(x, m.norm)
 	return p.Linear(x, &m.out)

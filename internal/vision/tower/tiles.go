@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -40,9 +40,9 @@ func tiles(of *picture.Image, side int) (all []*picture.Image) {
 	return all
 }
 
-// tiledTower is a vision transformer for square tiles. It has a class token, which is not a patch but takes part in
+// tiled is a vision transformer for square tiles. It has a class token, which is not a patch but takes part in
 // attention. Each block of patches becomes a row.
-type tiledTower struct {
+type tiled struct {
 	vit
 	side      int       // side of a block, in patches
 	positions []float32 // [n, width] of the patches, row after row
@@ -50,8 +50,8 @@ type tiledTower struct {
 }
 
 // bindTiled binds the tower's class token, and its positions. The class token has the first position or the last.
-func bindTiled(k *nn.Keys, b *nn.Binder, t towerKeys, first bool, s vitSpec) tiledTower {
-	m := tiledTower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+func bindTiled(k *nn.Keys, b *nn.Binder, t keys, first bool, s vitSpec) tiled {
+	m := tiled{side: k.Count(".projector.scale_factor", 2, maxPatch)}
 	if t.image%(t.patch*m.side) != 0 {
 		k.Fail("tiles of %d pixels are not blocks of %d patches of %d", t.image, m.side, t.patch)
 	}
@@ -90,13 +90,13 @@ func add(x, y []float32) {
 	}
 }
 
-func (m *tiledTower) Sizes() TowerSizes {
+func (m *tiled) Sizes() Sizes {
 	n := m.image / m.patch
-	return TowerSizes{Width: m.textWidth, Patches: n*n + 1, Rows: n * n / (m.side * m.side)}
+	return Sizes{Width: m.textWidth, Patches: n*n + 1, Rows: n * n / (m.side * m.side)}
 }
 
 // tile returns the view of a tile. The class follows the patches; its axes are 0.
-func (m *tiledTower) tile(of *picture.Image) *View {
+func (m *tiled) tile(of *picture.Image) *View {
 	v := m.view(of, m.side, m.positions)
 	v.Patches = append(v.Patches, append(make([]float32, m.pixels()), m.class...))
 	for i := range v.Axes {
@@ -106,14 +106,14 @@ func (m *tiledTower) tile(of *picture.Image) *View {
 }
 
 // blocksOf returns the blocks' patches one after another, without the class. [rows, side·side·width]
-func (m *tiledTower) blocksOf(p *nn.Pass) compute.Tensor {
+func (m *tiled) blocksOf(p *nn.Pass) compute.Tensor {
 	x := m.encode(p, m.embed(p, true))
 	return x.First(x.Rows - 1).Split(m.side * m.side * m.width)
 }
 
 // most returns the most tiles that a picture is cut into; the user's bound on rows may lower it. A small picture of the
 // whole follows the tiles.
-func (m *tiledTower) most(usual int, limits TowerLimits) int {
+func (m *tiled) most(usual int, limits Limits) int {
 	usual = max(1, min(usual, maxPixels/(m.image*m.image)))
 	if limits.Most == 0 {
 		return usual

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -23,7 +23,7 @@ const maxPatches = 1 << 16
 
 // readSizing returns the sizing of a tower with rows of a unit. least and most are the usual bounds on rows, which the
 // file's bounds on pixels replace, and the user's on rows replace both.
-func readSizing(k *nn.Keys, t *towerKeys, unit, least, most int, user TowerLimits) sizing {
+func readSizing(k *nn.Keys, t *keys, unit, least, most int, user Limits) sizing {
 	area := unit * unit
 	s := sizing{
 		unit:  unit,
@@ -35,7 +35,7 @@ func readSizing(k *nn.Keys, t *towerKeys, unit, least, most int, user TowerLimit
 }
 
 // limit applies the user's bounds on rows, and those on memory.
-func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
+func (s *sizing) limit(k *nn.Keys, t *keys, user Limits) {
 	if s.unit > maxImage {
 		k.Fail("blocks of patches of %d pixels each way are too large", s.unit)
 		return
@@ -61,7 +61,7 @@ func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
 }
 
 // inStep limits rows that see each other to the text model's step, unless the user wants more.
-func (s *sizing) inStep(user TowerLimits) {
+func (s *sizing) inStep(user Limits) {
 	if area := s.unit * s.unit; user.Step > 0 && s.most/area > user.Step {
 		s.most = max(user.Step, min(s.most/area, user.Least)) * area
 		s.least = min(s.least, s.most)
@@ -95,8 +95,8 @@ func (s sizing) of(m *picture.Image) (width, height int) {
 }
 
 // sizes returns the sizes of a tower with views resized like this.
-func (s sizing) sizes(t *towerKeys, width int) TowerSizes {
-	return TowerSizes{Width: width, Patches: s.most / (t.patch * t.patch), Rows: s.most / (s.unit * s.unit)}
+func (s sizing) sizes(t *keys, width int) Sizes {
+	return Sizes{Width: width, Patches: s.most / (t.patch * t.patch), Rows: s.most / (s.unit * s.unit)}
 }
 
 // positionGrid is a table of learned positions of a grid of patches, which is interpolated for pictures of other sizes.
@@ -141,13 +141,13 @@ func (g *positionGrid) at(wide, high int) []float32 {
 
 // view returns the view of a picture, which sizes fit, in blocks of side times side patches: see inBlocks. Each block
 // becomes a row. Learned positions of the patches, if there are some, follow their pixels. The axes are rows and columns.
-func (t *towerKeys) view(m *picture.Image, side int, positions []float32) *View {
+func (t *keys) view(m *picture.Image, side int, positions []float32) *View {
 	wide, high := m.Width/t.patch, m.Height/t.patch
 	return t.viewOf(m, inBlocks(wide, high, side), side*side, positions)
 }
 
 // viewOf returns a view with the patches in an order. Each merged patches become a row.
-func (t *towerKeys) viewOf(m *picture.Image, order []int, merged int, positions []float32) *View {
+func (t *keys) viewOf(m *picture.Image, order []int, merged int, positions []float32) *View {
 	wide := m.Width / t.patch
 	v := &View{
 		Wide: wide, High: m.Height / t.patch, Patches: ordered(t.cut(m, positions), order),

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// kimiK25Tower is the tower of Kimi K2.5, MoonViT: a vision transformer with learned positions and rotations. Each
+// kimiK25 is the tower of Kimi K2.5, MoonViT: a vision transformer with learned positions and rotations. Each
 // block of patches becomes a row.
 //
 // Source: Kimi Team 2025, Kimi-VL Technical Report.
-type kimiK25Tower struct {
+type kimiK25 struct {
 	vit
 	sizing
 	side      int // side of a block, in patches
@@ -25,9 +25,9 @@ type kimiK25Tower struct {
 // mostKimiSide bounds a picture's sides, in patches.
 const mostKimiSide = 512
 
-func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
-	m := &kimiK25Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+func newKimiK25(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
+	m := &kimiK25{side: k.Count(".projector.scale_factor", 2, maxPatch)}
 	m.sizing = readSizing(k, &t, t.patch*m.side, 2, 4096, limits)
 	if limits.Least == 0 {
 		m.least = 1
@@ -43,13 +43,13 @@ func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *kimiK25Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
-	return TowerSizes{Width: s.Width, Patches: s.Patches + m.more, Rows: s.Rows + m.more/(m.side*m.side)}
+func (m *kimiK25) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
+	return Sizes{Width: s.Width, Patches: s.Patches + m.more, Rows: s.Rows + m.more/(m.side*m.side)}
 }
 
 // Show keeps a picture's aspect ratio: padding to whole blocks is black, at the right and below.
-func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *kimiK25) Show(of *picture.Image) ([]Part, error) {
 	w, h := m.inside(of)
 	width, height := m.whole(w), m.whole(h)
 	padded := of.Resize(w, h, picture.Bicubic).Crop(0, 0, width, height)
@@ -59,10 +59,10 @@ func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
 }
 
 // whole returns a side as whole blocks.
-func (m *kimiK25Tower) whole(side int) int { return (side + m.unit - 1) / m.unit * m.unit }
+func (m *kimiK25) whole(side int) int { return (side + m.unit - 1) / m.unit * m.unit }
 
 // inside returns the size of a picture before padding. Only a user's bounds on rows may change the aspect ratio.
-func (m *kimiK25Tower) inside(of *picture.Image) (width, height int) {
+func (m *kimiK25) inside(of *picture.Image) (width, height int) {
 	patch := float64(m.patch)
 	w, h := float64(of.Width), float64(of.Height)
 	across, down := max(1, math.Floor(w/patch)), max(1, math.Floor(h/patch))
@@ -74,7 +74,7 @@ func (m *kimiK25Tower) inside(of *picture.Image) (width, height int) {
 	return width, height
 }
 
-func (m *kimiK25Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *kimiK25) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.encode(p, m.embed(p, true))
 	p.Normalize(x, m.norm)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// towerKeys are hyperparameters that the files of all towers have.
-type towerKeys struct {
+// keys are hyperparameters that the files of all towers have.
+type keys struct {
 	width, layers int
 	heads         nn.HeadShape
 	image, patch  int // sides in pixels
@@ -19,9 +19,9 @@ type towerKeys struct {
 	mean, std     [3]float32 // for red, green and blue
 }
 
-// readTower reads the hyperparameters that the files of all towers have.
-func readTower(k *nn.Keys) towerKeys {
-	t := towerKeys{
+// read reads the hyperparameters that the files of all towers have.
+func readKeys(k *nn.Keys) keys {
+	t := keys{
 		width: k.RequiredCount(".embedding_length", nn.MaxWidth), layers: k.Optional(".block_count", nn.MaxLayers),
 		image: k.RequiredCount(".image_size", maxImage), patch: k.RequiredCount(".patch_size", maxPatch),
 		textWidth: k.RequiredCount(".projection_dim", nn.MaxWidth),
@@ -49,7 +49,7 @@ func readTower(k *nn.Keys) towerKeys {
 }
 
 // geluErf selects the GELU with erf, for towers that use it: files have one name for both forms.
-func (t *towerKeys) geluErf() {
+func (t *keys) geluErf() {
 	if t.act.Kind == compute.GELU {
 		t.act.Kind = compute.GELUErf
 	}
@@ -64,11 +64,11 @@ const (
 )
 
 // pixels returns the numbers of a patch.
-func (t *towerKeys) pixels() int { return 3 * t.patch * t.patch }
+func (t *keys) pixels() int { return 3 * t.patch * t.patch }
 
 // cut returns the patches of a picture, row after row: pixels, and the patch's learned position, if there are positions
 // [n, width].
-func (t *towerKeys) cut(m *picture.Image, positions []float32) (patches [][]float32) {
+func (t *keys) cut(m *picture.Image, positions []float32) (patches [][]float32) {
 	more := 0
 	if positions != nil {
 		more = t.width
@@ -89,7 +89,7 @@ func (t *towerKeys) cut(m *picture.Image, positions []float32) (patches [][]floa
 //
 // Source: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words.
 type vit struct {
-	towerKeys
+	keys
 	patches nn.Linear // [width, 3·patch·patch]
 	before  nn.Norm   // norm of the first block's input, or none
 	blocks  []vitBlock
@@ -120,13 +120,13 @@ type vitSpec struct {
 }
 
 // newViT binds the blocks, and the filter of the patches. b is for all tensors of the file.
-func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
+func newViT(t keys, b *nn.Binder, s vitSpec) vit {
 	v := b.Under("v.")
 	bias := nn.Optional
 	if s.unbiased {
 		bias = nn.Absent
 	}
-	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), max(1, s.times), bias)}
+	m := vit{keys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), max(1, s.times), bias)}
 	if v.Has("pre_ln.weight") {
 		m.before = s.norm(v, "pre_ln", &t)
 	}
@@ -143,7 +143,7 @@ func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
 	return m
 }
 
-func (s *vitSpec) norm(b *nn.Binder, name string, t *towerKeys) nn.Norm {
+func (s *vitSpec) norm(b *nn.Binder, name string, t *keys) nn.Norm {
 	if s.rms {
 		return b.RMSNorm(name, t.width, t.eps)
 	}
@@ -170,12 +170,12 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 	a.Scores = compute.Attention{Scale: float32(1 / math.Sqrt(float64(m.heads.Key))), Later: true}
 	a.Out = b.Linear("attn_out", m.width, m.width, s.bias)
 	l := vitBlock{
-		attnNorm: s.norm(b, "ln1", &m.towerKeys), attn: a,
-		ffnNorm: s.norm(b, "ln2", &m.towerKeys),
+		attnNorm: s.norm(b, "ln1", &m.keys), attn: a,
+		ffnNorm: s.norm(b, "ln2", &m.keys),
 		ffn:     b.FFN(m.ffnSpec(b, s)),
 	}
 	if b.Has("attn_post_norm.weight") {
-		l.attnPost, l.ffnPost = s.norm(b, "attn_post_norm", &m.towerKeys), s.norm(b, "ffn_post_norm", &m.towerKeys)
+		l.attnPost, l.ffnPost = s.norm(b, "attn_post_norm", &m.keys), s.norm(b, "ffn_post_norm", &m.keys)
 	}
 	if b.Has("ls1.weight") {
 		l.attnScale, l.ffnScale = b.Vector("ls1.weight", m.width), b.Vector("ls2.weight", m.width)

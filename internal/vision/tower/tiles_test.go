@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // The published image processors bring pictures to these sizes; the numbers are theirs, computed by hand or by their rules.
 
 func TestLlama4Canvas(t *testing.T) {
-	m := &llama4Tower{largest: llama4Tiles}
+	m := &llama4{largest: llama4Tiles}
 	m.image = 336
 	for _, c := range []struct{ width, height, columns, rows, inWidth, inHeight int }{
 		{336, 336, 1, 1, 336, 336},

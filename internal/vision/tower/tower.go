@@ -1,4 +1,5 @@
-package family
+// Package tower has a program for each kind of tower, a model that turns pictures into rows for a text model.
+package tower
 
 import (
 	"maps"
@@ -9,15 +10,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// Tower is a program that turns pictures into rows, which a text model reads in place of tokens' embeddings.
-type Tower interface {
+// Program turns pictures into rows, which a text model reads in place of tokens' embeddings.
+type Program interface {
 	// Show returns what a prompt has in place of a picture: texts, such as the tokens around it, and views of it.
 	Show(m *picture.Image) ([]Part, error)
 	// Forward returns the rows of a view, as many as its Rows says, or its Order names. Views with the same number of
 	// patches have the same operations. [rows, width]
 	Forward(p *nn.Pass, v *View) compute.Tensor
 	// Sizes returns how large views may become.
-	Sizes() TowerSizes
+	Sizes() Sizes
 }
 
 // Part is a text or a view.
@@ -40,8 +41,8 @@ type View struct {
 	Mutual       bool      // in the text model the view's rows all see each other
 }
 
-// TowerSizes bounds a tower's views.
-type TowerSizes struct {
+// Sizes bounds a tower's views.
+type Sizes struct {
 	Width   int  // numbers in a row for the text model
 	Patches int  // patches of the largest view
 	Rows    int  // rows of the largest view
@@ -49,36 +50,36 @@ type TowerSizes struct {
 	Mutual  bool // see View.Mutual
 }
 
-// TowerLimits bound how many rows a text model is given for a picture, where the tower has a choice; 0: as files and
+// Limits bound how many rows a text model is given for a picture, where the tower has a choice; 0: as files and
 // families say.
-type TowerLimits struct {
+type Limits struct {
 	Least, Most int
 	Step        int // rows of a view with View.Mutual, which the text model reads in one step; 0: any number
 }
 
-// towers are the programs by clip.projector_type.
-var towers = map[string]func(*nn.Keys, *nn.Binder, TowerLimits) Tower{
-	"gemma3":           newGemma3Tower,
-	"gemma4uv":         newGemma4UnifiedTower,
-	"gemma4v":          newGemma4Tower,
-	"glm4v":            newGLM4VTower,
-	"internvl":         newInternVLTower,
-	"kimik25":          newKimiK25Tower,
-	"lfm2":             newLFM2Tower,
-	"llama4":           newLlama4Tower,
-	"pixtral":          newPixtralTower,
-	"qwen2.5vl_merger": newQwen25Tower,
-	"qwen2vl_merger":   newQwen2Tower,
-	"qwen3vl_merger":   newQwen3Tower,
+// programs are the programs by clip.projector_type.
+var programs = map[string]func(*nn.Keys, *nn.Binder, Limits) Program{
+	"gemma3":           newGemma3,
+	"gemma4uv":         newGemma4Unified,
+	"gemma4v":          newGemma4,
+	"glm4v":            newGLM4V,
+	"internvl":         newInternVL,
+	"kimik25":          newKimiK25,
+	"lfm2":             newLFM2,
+	"llama4":           newLlama4,
+	"pixtral":          newPixtral,
+	"qwen2.5vl_merger": newQwen25,
+	"qwen2vl_merger":   newQwen2,
+	"qwen3vl_merger":   newQwen3,
 }
 
-// TowerNames returns the kinds of towers that are programs, in the order of their names.
-func TowerNames() []string { return slices.Sorted(maps.Keys(towers)) }
+// Names returns the kinds of towers that are programs, in the order of their names.
+func Names() []string { return slices.Sorted(maps.Keys(programs)) }
 
-// HasTower reports whether there is a program for a kind of tower.
-func HasTower(kind string) bool { return towers[kind] != nil }
+// Has reports whether there is a program for a kind of tower.
+func Has(kind string) bool { return programs[kind] != nil }
 
-// OpenTower binds a tower of a kind for which there is a program. Errors are k's and b's.
-func OpenTower(kind string, k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	return towers[kind](k, b, limits)
+// Open binds a tower of a kind for which there is a program. Errors are k's and b's.
+func Open(kind string, k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	return programs[kind](k, b, limits)
 }

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// lfm2Tower is the tower of LFM2-VL: SigLIP 2, which takes pictures of any aspect. Each block of patches becomes a row.
+// lfm2 is the tower of LFM2-VL: SigLIP 2, which takes pictures of any aspect. Each block of patches becomes a row.
 // A large picture is cut into tiles, followed by a small picture of the whole.
 //
 // Sources: Tschannen et al. 2025, SigLIP 2, section 2.4 (NaFlex); Liquid AI 2025, LFM2 Technical Report.
-type lfm2Tower struct {
+type lfm2 struct {
 	vit
 	sizing
 	side      int // side of a block, in patches
@@ -31,9 +31,9 @@ const (
 	lfm2Large     = 2 // pictures are cut if they are larger than this many times the largest that is not
 )
 
-func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
-	m := &lfm2Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+func newLFM2(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
+	m := &lfm2{side: k.Count(".projector.scale_factor", 2, maxPatch)}
 	m.sizing = readSizing(k, &t, t.patch*m.side, 64, 256, limits)
 	m.thin = true
 	if lfm2Tile%m.unit != 0 {
@@ -41,7 +41,7 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	}
 	m.mostTiles = lfm2MostTiles
 	if limits.Most > 0 { // it limits the tiles and the picture of the whole together, which is no larger than usual
-		m.most = min(m.most, readSizing(k, &t, m.unit, 64, 256, TowerLimits{Least: limits.Least}).most)
+		m.most = min(m.most, readSizing(k, &t, m.unit, 64, 256, Limits{Least: limits.Least}).most)
 		m.mostTiles = min(m.mostTiles, (limits.Most*m.unit*m.unit-m.most)/(lfm2Tile*lfm2Tile))
 	}
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required})
@@ -54,13 +54,13 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *lfm2Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *lfm2) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Patches, s.Rows = max(s.Patches, (lfm2Tile/m.patch)*(lfm2Tile/m.patch)), max(s.Rows, (lfm2Tile/m.unit)*(lfm2Tile/m.unit))
 	return s
 }
 
-func (m *lfm2Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *lfm2) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
 	whole := m.shown(of.Resize(width, height, picture.Bilinear))
 	if !m.large(of) {
@@ -75,12 +75,12 @@ func (m *lfm2Tower) Show(of *picture.Image) ([]Part, error) {
 }
 
 // shown returns the view of a picture, or of a tile.
-func (m *lfm2Tower) shown(of *picture.Image) *View {
+func (m *lfm2) shown(of *picture.Image) *View {
 	return m.view(of, m.side, m.positions.at(of.Width/m.patch, of.Height/m.patch))
 }
 
 // large reports whether a picture is cut.
-func (m *lfm2Tower) large(of *picture.Image) bool {
+func (m *lfm2) large(of *picture.Image) bool {
 	if m.mostTiles < lfm2FewTiles {
 		return false
 	}
@@ -89,7 +89,7 @@ func (m *lfm2Tower) large(of *picture.Image) bool {
 	return side(of.Width)*side(of.Height) > lfm2Large*float64(m.most)
 }
 
-func (m *lfm2Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *lfm2) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.encode(p, m.embed(p, true)).Split(n * m.width)
 	p.Normalize(x, m.norm)

@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"slices"
@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// qwen2Tower is the tower of Qwen2-VL and of Qwen2.5-VL, in which most layers see windows of the picture: a vision
+// qwen2 is the tower of Qwen2-VL and of Qwen2.5-VL, in which most layers see windows of the picture: a vision
 // transformer with rotations. Each block of patches becomes a row.
 //
 // Sources: Wang et al. 2024, Qwen2-VL; Bai et al. 2025, Qwen2.5-VL Technical Report, section 2.1.
-type qwen2Tower struct {
+type qwen2 struct {
 	vit
 	sizing
 	side   int        // side of a block, in patches
@@ -23,17 +23,17 @@ type qwen2Tower struct {
 // windowSide is the side of Qwen2.5-VL's windows in pixels. Files do not say it.
 const windowSide = 112
 
-func newQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	return bindQwen2Tower(k, b, limits, vitSpec{})
+func newQwen2(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	return bindQwen2(k, b, limits, vitSpec{})
 }
 
-func newQwen25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	return bindQwen2Tower(k, b, limits, vitSpec{rms: true, gated: true, every: k.Optional(".n_wa_pattern", nn.MaxLayers)})
+func newQwen25(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	return bindQwen2(k, b, limits, vitSpec{rms: true, gated: true, every: k.Optional(".n_wa_pattern", nn.MaxLayers)})
 }
 
-func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) Tower {
-	t := readTower(k)
-	m := &qwen2Tower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
+func bindQwen2(k *nn.Keys, b *nn.Binder, limits Limits, spec vitSpec) Program {
+	t := readKeys(k)
+	m := &qwen2{side: k.Count(".spatial_merge_size", 2, maxPatch)}
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	if spec.every > 0 {
 		m.window = max(1, windowSide/m.unit)
@@ -45,13 +45,13 @@ func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) 
 	return m
 }
 
-func (m *qwen2Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.textWidth)
+func (m *qwen2) Sizes() Sizes {
+	s := m.sizes(&m.keys, m.textWidth)
 	s.Axes = true
 	return s
 }
 
-func (m *qwen2Tower) Show(of *picture.Image) ([]Part, error) {
+func (m *qwen2) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
 	across, down := width/m.unit, height/m.unit
 	order, n := inBlocks(across*m.side, down*m.side, m.side), m.side*m.side
@@ -73,7 +73,7 @@ func (m *qwen2Tower) Show(of *picture.Image) ([]Part, error) {
 
 // windows returns the numbers of a picture's blocks window after window and, for each patch in this order, the patches
 // of its window. It returns nothing without windows.
-func (m *qwen2Tower) windows(across, down int) (blocks []int, bounds []compute.Bounds) {
+func (m *qwen2) windows(across, down int) (blocks []int, bounds []compute.Bounds) {
 	if m.window == 0 {
 		return nil, nil
 	}
@@ -93,7 +93,7 @@ func (m *qwen2Tower) windows(across, down int) (blocks []int, bounds []compute.B
 	return blocks, bounds
 }
 
-func (m *qwen2Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *qwen2) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	n := m.side * m.side
 	return m.out.forward(p, m.encode(p, m.embed(p, false)).Split(n*m.width), n)
 }

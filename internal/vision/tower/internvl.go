@@ -1,4 +1,4 @@
-package family
+package tower
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// internVLTower is InternVL's: InternViT, and blocks of patches that become rows. A picture is cut into tiles, which a
+// internVL is InternVL's: InternViT, and blocks of patches that become rows. A picture is cut into tiles, which a
 // small one of the whole follows.
 //
 // Source: Chen et al. 2024, How Far Are We to GPT-4V? (InternVL 1.5), section 3.
-type internVLTower struct {
-	tiledTower
+type internVL struct {
+	tiled
 	fewest, largest int        // tiles of a picture
 	norm            nn.Norm    // norm of a block's patches, one after another
 	out             multilayer // reads the norm
@@ -20,15 +20,15 @@ type internVLTower struct {
 // mostTiles bounds the tiles of a picture.
 const mostTiles = 1 << 8
 
-func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
-	t := readTower(k)
+func newInternVL(k *nn.Keys, b *nn.Binder, limits Limits) Program {
+	t := readKeys(k)
 	t.geluErf()
-	m := &internVLTower{fewest: k.Count(".preproc_min_tiles", 1, mostTiles), largest: k.Count(".preproc_max_tiles", 12, mostTiles)}
+	m := &internVL{fewest: k.Count(".preproc_min_tiles", 1, mostTiles), largest: k.Count(".preproc_max_tiles", 12, mostTiles)}
 	if m.fewest > m.largest {
 		k.Fail("a picture would have at least %d tiles and at most %d", m.fewest, m.largest)
 	}
 	// The larger of two transformers has RMSNorms without biases.
-	m.tiledTower = bindTiled(k, b, t, true, vitSpec{bias: nn.Optional, rms: !b.Has("v.blk.0.ln1.bias"), unbiased: true})
+	m.tiled = bindTiled(k, b, t, true, vitSpec{bias: nn.Optional, rms: !b.Has("v.blk.0.ln1.bias"), unbiased: true})
 	m.largest = m.most(m.largest, limits)
 	m.fewest = min(m.fewest, m.largest)
 	wide := t.width * m.side * m.side
@@ -37,7 +37,7 @@ func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *internVLTower) Show(of *picture.Image) ([]Part, error) {
+func (m *internVL) Show(of *picture.Image) ([]Part, error) {
 	columns, rows := closestGrid(of, m.fewest, m.largest, m.image)
 	parts := []Part{{Text: "<img>"}}
 	for _, tile := range tiles(of.Resize(columns*m.image, rows*m.image, picture.Bicubic), m.image) {
@@ -49,7 +49,7 @@ func (m *internVLTower) Show(of *picture.Image) ([]Part, error) {
 	return append(parts, Part{Text: "</img>"}), nil
 }
 
-func (m *internVLTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+func (m *internVL) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	x := m.blocksOf(p)
 	p.Normalize(x, m.norm)
 	return m.out.forward(p, x, m.side*m.side)
