@@ -115,8 +115,14 @@ func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 		return m, err
 	}
 	m, err := h.Lookup(ctx, name, flags.ReadModelsDirs(c)...)
-	if errors.Is(err, hub.ErrNotFound) && strings.HasSuffix(name, ".gguf") {
+	if !errors.Is(err, hub.ErrNotFound) {
+		return m, err
+	}
+	if strings.HasSuffix(name, ".gguf") {
 		return m, fmt.Errorf("there is no file %s, and %w", name, err)
+	}
+	if _, unnamed := modelname.Parse(name); unnamed != nil {
+		return m, unnamed
 	}
 	return m, err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -58,8 +57,8 @@ func Parse(text string) (hub.Name, error) {
 		return n, nil
 	}
 	n, err := hub.ParseName(text)
-	if near := peers.Nearest(strings.ToLower(text), hub.ShortNames()); err != nil && near != "" {
-		err = fmt.Errorf("there is no model %q%s", text, peers.DidYouMean(near))
+	if info, missing := os.Stat(text); err != nil && (missing == nil && info.IsDir() || !strings.Contains(text, "/")) {
+		return n, unknownModel(text)
 	}
 	return n, err
 }
