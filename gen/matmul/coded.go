@@ -226,29 +226,10 @@ func (k *tile) scaleWords(r, v int, q reg.VecPhysical) Op {
 	return q
 }
 
-// signedAVX2 gives the values' signs to the activations, because products of unsigned values do not fit 16 bits;
-// 127·127·2 fits.
+// signedAVX2 multiplies values with their signs, because products of unsigned ones do not fit 16 bits.
 func (k *tile) signedAVX2(isum []reg.VecPhysical) {
 	c := k.codes(signedName(k.typ))
-	w, a, p := k.vec(), k.vec(), k.vec()
-	for v := range 8 {
-		for r := range k.r {
-			k.group(c, r, v, w, p)
-			VPABSB(w, a)
-			for t := range k.t {
-				acc := isum[r*k.t+t]
-				VMOVDQU(k.act(t, 32*v), p)
-				VPSIGNB(w, p, p)
-				VPMADDUBSW(p, a, p)
-				if v == 0 {
-					VPMADDWD(constant("ones16"), p, acc)
-					continue
-				}
-				VPMADDWD(constant("ones16"), p, p)
-				VPADDD(p, acc, acc)
-			}
-		}
-	}
+	k.signedProducts(isum, func(r, v int, w, tmp reg.VecPhysical) { k.group(c, r, v, w, tmp) })
 }
 
 // addProducts adds the products of groups v… with token t's activations to sum. It overwrites p and keeps w and scale.
@@ -305,7 +286,7 @@ func (k *tile) codedZ(isum reg.VecPhysical) func() {
 			if width == 4 {
 				pair = i/2 + 2*(i%2)
 			}
-			w, shift := w[i%2], pair%(8/width)*width
+			w, shift := w[i%2], 2*pair
 			if width == 4 {
 				shift = pair / 2 * 4
 			}

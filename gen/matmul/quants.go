@@ -236,11 +236,17 @@ func (k *tile) eightBitVNNI(isum []reg.VecPhysical) {
 }
 
 func (k *tile) eightBitAVX2(isum []reg.VecPhysical) {
+	k.signedProducts(isum, func(r, v int, w, _ reg.VecPhysical) { VMOVDQU(k.row(r, k.super().Quants+32*v), w) })
+}
+
+// signedProducts sums products of bytes with signs. quants leaves group v of row r in w, and may overwrite tmp. The
+// activations get the quants' signs: 127·127·2 fits 16 bits.
+func (k *tile) signedProducts(isum []reg.VecPhysical, quants func(r, v int, w, tmp reg.VecPhysical)) {
 	ones, w, a, p := k.vec(), k.vec(), k.vec(), k.vec()
 	VMOVDQU(constant("ones16"), ones)
 	for v := range 8 {
 		for r := range k.r {
-			VMOVDQU(k.row(r, k.super().Quants+32*v), w)
+			quants(r, v, w, p)
 			VPABSB(w, a)
 			for t := range k.t {
 				acc := isum[r*k.t+t]

@@ -27,7 +27,7 @@ const (
 // where those come from the second.
 const farAhead = 8 << 10
 
-// lineMore is what rows in sequence are prefetched by in addition to each superblock's bytes: one line, which the next
+// lineMore is the number of bytes that rows in sequence are prefetched beyond each superblock: one line, which the next
 // superblock's prefetches ask for again. Without it, superblocks of 106 and 114 bytes came from memory at half the speed
 // on Zen 4, where all other sizes were as fast as with it.
 const lineMore = 64

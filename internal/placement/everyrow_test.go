@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestEveryRow: a plan takes the faster way to compute neurons on a GPU, and says from how many tokens of a step on that
-// is reading every row. RAM, experts, and GPUs of which nobody measured it never do.
+// TestEveryRow: a plan takes the faster way to compute neurons on a GPU, and says from how many tokens of a step on it
+// reads every row. RAM, experts, and GPUs that were not measured with every row never do.
 func TestEveryRow(t *testing.T) {
 	const neurons, size = 100, 300
 	speeds := Speeds{Attention: Rate{Read: 1e9}, Predictor: Rate{Read: 1e9}, Dense: Rate{Read: 1e9}, Sparse: Rate{Read: 25e7}, EveryRow: Rate{Read: 1e9}, Each: 1e-12}

@@ -120,8 +120,8 @@ func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
 	return &Planner{o: o, machine: m, cost: cost, share: 1, failed: make([]bool, len(m.gpus))}
 }
 
-// Anew returns a planner like p that has not planned yet, for a machine of which more is known now. It tells nobody what
-// p told.
+// Anew returns a planner like p that has not planned yet, for use once more of the machine is measured. It does not
+// repeat p's notices.
 func (p *Planner) Anew() *Planner {
 	o := p.o
 	o.Notice = nil

@@ -38,8 +38,8 @@ func (d *Device) canAttend(k attentionKind, t attentionTile) error {
 	return err
 }
 
-// attentionCase is attention with known queries, keys and values: rows of a sequence, the first of which is at position
-// from, and others rows of another sequence from its start. The first cut rows are of an earlier step.
+// attentionCase is attention with known queries, keys and values. Its rows are those of a sequence, from position from
+// on, and then those of another sequence from its start. The first cut rows are of an earlier step.
 type attentionCase struct {
 	attentionKind
 	rows, others, from, cut int

@@ -12,7 +12,7 @@ import (
 // computes a single one.
 type copiesFusion struct{}
 
-// copiesMost is how many copies copycolumns.comp computes.
+// copiesMost is the largest number of copies that copycolumns.comp makes.
 const copiesMost = 3
 
 func (copiesFusion) takes(_ *recorder, ops []compute.Op) bool {

@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// A rare type is expanded: a type that few people run has no products of its own, except those of one token with
-// consecutive rows, which generation consists of (stream). All other products use panels, for one token or many, for
-// consecutive rows or rows chosen by index. tiles.expand writes a few superblocks at a time to a panel in memory that
+// A rare type is expanded: a type that few people run has at most one product of its own, that of one token with
+// consecutive rows, which takes most of the time of generation. All other products use panels, for one token or many,
+// for consecutive rows or rows chosen by index. tiles.expand writes a few superblocks at a time to a panel in memory that
 // stays in the first-level cache. The kernels of the type's form of scales (layout.FormOf) multiply from there.
 // superblock.read is the scalar twin of every expander, and dotGeneric the scalar twin of the products, so they have the
 // bits that the type's own kernel would have.

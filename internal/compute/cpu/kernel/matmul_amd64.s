@@ -12791,77 +12791,78 @@ super:
 	PREFETCHT1   8384(R8)
 	VMOVDQU      mask0f<>+0(SB), Y2
 	VMOVDQU      signedIQ4NL<>+0(SB), Y3
-	VPAND        16(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        48(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        80(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        112(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      80(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      112(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y4
+	VPAND        16(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      (R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y1
+	VPAND        48(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      32(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPAND        80(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      64(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPAND        112(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      96(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      128(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      48(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      160(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      192(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      112(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      224(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
 	VCVTPH2PS    (R8), Y2
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       256(R9), Y2, Y3
@@ -13170,77 +13171,78 @@ super:
 	PREFETCHT1   8384(R8)
 	VMOVDQU      mask0f<>+0(SB), Y2
 	VMOVDQU      signedIQ4XS<>+0(SB), Y3
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y4
+	VPAND        8(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      (R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y1
+	VPAND        40(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      32(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPAND        72(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      64(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPAND        104(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      96(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      8(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      128(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      160(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      192(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      104(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPABSB       Y5, Y6
+	VMOVDQU      224(R9), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y4, Y7, Y7
+	VPADDD       Y7, Y1, Y1
 	VPBROADCASTW 136(R8), X2
 	VCVTPH2PS    X2, Y2
 	VPMOVSXBD    (R8), Y3
